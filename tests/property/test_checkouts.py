@@ -1,4 +1,4 @@
-"""Carts of several vendors, wallets and charges at random: every sum is exact, and the books are whole."""
+"""Random carts of several vendors, wallets and charges: totals are exact and ledger invariants hold."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -43,7 +43,7 @@ FEES = DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a cart: of which vendor, at what price in kobo, how many."""
+    """A cart line with vendor, price in kobo and quantity."""
 
     vendor: int
     price_minor: int
@@ -52,11 +52,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Case:
-    """A cart, what the wallet holds, how much of it is asked for, and what happens then."""
+    """A cart with wallet balance, requested wallet amount, cancelled orders and charge difference."""
 
     cart: list[Line]
     balance_minor: int
-    asked_minor: int | None
+    requested_minor: int | None
     cancelled: set[int]
     difference_minor: int
 
@@ -68,24 +68,24 @@ LINES = st.builds(
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Draw a case whose wallet suffices for what is asked of it: none asks for as much as possible."""
+    """Draw a case with a sufficient wallet balance. No requested amount means as much as possible."""
     cart = draw(st.lists(LINES, min_size=1, max_size=7))
     total = sum(totals_of(cart))
     edges = st.sampled_from([0, 1, *totals_of(cart), total - 1, total, total + 1])
     balance = draw(st.one_of(edges, st.integers(0, total + 10**6)))
-    asked = draw(st.one_of(st.none(), st.integers(0, min(balance, total)), st.just(min(balance, total))))
+    requested = draw(st.one_of(st.none(), st.integers(0, min(balance, total)), st.just(min(balance, total))))
     cancelled = draw(st.sets(st.integers(0, VENDORS - 1)))
     difference = draw(st.sampled_from([0, 0, 0, 1, 12_345, -1, -(10**6)]))
-    return Case(cart, balance, asked, cancelled, difference)
+    return Case(cart, balance, requested, cancelled, difference)
 
 
 def vendors_of(cart: list[Line]) -> list[int]:
-    """Give the vendors in the order in which they come."""
+    """List the vendors in cart order."""
     return list(dict.fromkeys(line.vendor for line in cart))
 
 
 def totals_of(cart: list[Line]) -> list[int]:
-    """Tell what each vendor's order costs, worked out anew."""
+    """Compute the total of each vendor's order independently of the service."""
     return [
         sum(line.price_minor * line.quantity for line in cart if line.vendor == vendor) + FEES
         for vendor in vendors_of(cart)
@@ -93,21 +93,21 @@ def totals_of(cart: list[Line]) -> list[int]:
 
 
 @contextmanager
-def undone(database: Database) -> Iterator[Session]:
-    """Give a session whose transaction is rolled back, its deferred constraints having been checked."""
+def rolled_back(database: Database) -> Iterator[Session]:
+    """Open a session, check deferred constraints at the end and roll back."""
 
-    class UndoneError(Exception):
+    class RollbackError(Exception):
         pass
 
-    with suppress(UndoneError), database.transaction() as session:
+    with suppress(RollbackError), database.transaction() as session:
         yield session
         session.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
-        raise UndoneError
+        raise RollbackError
 
 
 def place_case(session: Session, case: Case) -> tuple[list[Shop], CheckoutResult]:
     shops = neighbours(session, make_shop(session), VENDORS)
-    wishes = [
+    items = [
         RequestedItem(
             make_product(session, shops[line.vendor], price_minor=line.price_minor, quantity=20),
             line.quantity,
@@ -116,8 +116,12 @@ def place_case(session: Session, case: Case) -> tuple[list[Shop], CheckoutResult
     ]
     if case.balance_minor:
         fill_wallet(session, shops[0].buyer.id, case.balance_minor)
-    use = WalletUse(as_much_as_possible=True) if case.asked_minor is None else WalletUse(case.asked_minor)
-    done = check_out(session, shops[0], wishes, wallet=use, expected_total_minor=sum(totals_of(case.cart)))
+    use = (
+        WalletUse(as_much_as_possible=True)
+        if case.requested_minor is None
+        else WalletUse(case.requested_minor)
+    )
+    done = check_out(session, shops[0], items, wallet=use, expected_total_minor=sum(totals_of(case.cart)))
     return shops, done
 
 
@@ -126,7 +130,7 @@ def place_case(session: Session, case: Case) -> tuple[list[Shop], CheckoutResult
 )
 @given(case=cases())
 def test_checkout_totals_add_up_to_the_kobo(database: Database, case: Case) -> None:
-    with undone(database) as session:
+    with rolled_back(database) as session:
         shops, done = place_case(session, case)
         buyer_id, totals = shops[0].buyer.id, totals_of(case.cart)
 
@@ -136,7 +140,9 @@ def test_checkout_totals_add_up_to_the_kobo(database: Database, case: Case) -> N
             shops[vendor].store_id for vendor in vendors_of(case.cart)
         ]
         parts = [row["wallet_minor"] for row in rows]
-        wanted = min(case.balance_minor, sum(totals)) if case.asked_minor is None else case.asked_minor
+        wanted = (
+            min(case.balance_minor, sum(totals)) if case.requested_minor is None else case.requested_minor
+        )
         assert sum(parts) == wanted
         assert wallet_of(session, buyer_id) == case.balance_minor - wanted
         for number, (part, total) in enumerate(zip(parts, totals, strict=True)):
@@ -152,14 +158,16 @@ def test_checkout_totals_add_up_to_the_kobo(database: Database, case: Case) -> N
 )
 @given(case=cases())
 def test_cancellation_and_charge_neither_create_nor_lose_a_kobo(database: Database, case: Case) -> None:
-    with undone(database) as session:
+    with rolled_back(database) as session:
         shops, done = place_case(session, case)
         buyer = shops[0].buyer
         due = dues(session, done.order_ids)
-        ended = [order_id for number, order_id in enumerate(done.order_ids) if number in case.cancelled]
-        for order_id in ended:
+        cancelled_ids = [
+            order_id for number, order_id in enumerate(done.order_ids) if number in case.cancelled
+        ]
+        for order_id in cancelled_ids:
             order_cancellation.cancel_order(session, order_id=order_id, caller=buyer, reason=None, now=NOW)
-        waiting = [order_id for order_id in done.order_ids if due[order_id] and order_id not in ended]
+        waiting = [order_id for order_id in done.order_ids if due[order_id] and order_id not in cancelled_ids]
         needed = sum(due[order_id] for order_id in waiting)
         paid_in = 0
         if done.payment is not None:
@@ -169,26 +177,31 @@ def test_cancellation_and_charge_neither_create_nor_lose_a_kobo(database: Databa
                 assert outcome is ChargeOutcome.RETURNED
             else:
                 assert outcome is (ChargeOutcome.APPLIED if paid_in >= needed else ChargeOutcome.QUARANTINED)
-            # All that waited is paid, or none of it.
+            # The charge pays all waiting orders or none.
             assert len({status_of(session, order_id) for order_id in waiting}) <= 1
 
-        kept = sum(balances_of_order(session, order_id).get("escrow", 0) for order_id in done.order_ids)
+        escrow_minor = sum(
+            balances_of_order(session, order_id).get("escrow", 0) for order_id in done.order_ids
+        )
         assert case.balance_minor + paid_in == (
-            kept + wallet_of(session, buyer.id) + under_way(session, buyer.id) + held_back(session, buyer.id)
+            escrow_minor
+            + wallet_of(session, buyer.id)
+            + refunds_in_transit(session, buyer.id)
+            + quarantined_minor(session, buyer.id)
         )
         assert_books_are_whole(session)
-        released(session, shops, done.order_ids)
+        deliver_and_check_shares(session, shops, done.order_ids)
         assert_books_are_whole(session)
 
 
 def dues(session: Session, order_ids: tuple[UUID, ...]) -> dict[UUID, int]:
-    """Tell what is still to be paid of each order."""
+    """Return the due amount of each order."""
     rows = [row_of(session, "orders", id=order_id) for order_id in order_ids]
     return {row["id"]: row["total_minor"] - row["wallet_minor"] for row in rows}
 
 
-def under_way(session: Session, buyer_id: UUID) -> int:
-    """Sum what is on its way back to somebody by the gateway."""
+def refunds_in_transit(session: Session, buyer_id: UUID) -> int:
+    """Sum the gateway refunds of a buyer in kobo."""
     found = session.execute(
         text(
             "SELECT coalesce(sum(amount_minor), 0) FROM refunds"
@@ -199,8 +212,8 @@ def under_way(session: Session, buyer_id: UUID) -> int:
     return int(found)
 
 
-def held_back(session: Session, buyer_id: UUID) -> int:
-    """Sum somebody's charges in quarantine."""
+def quarantined_minor(session: Session, buyer_id: UUID) -> int:
+    """Sum the quarantined charges of a buyer in kobo."""
     found = session.execute(
         text(
             "SELECT coalesce(sum(q.amount_minor), 0) FROM quarantined_charges q"
@@ -211,8 +224,8 @@ def held_back(session: Session, buyer_id: UUID) -> int:
     return int(found)
 
 
-def released(session: Session, shops: list[Shop], order_ids: tuple[UUID, ...]) -> None:
-    """Deliver what is paid, and hold who got what to the rates that were frozen with each line."""
+def deliver_and_check_shares(session: Session, shops: list[Shop], order_ids: tuple[UUID, ...]) -> None:
+    """Deliver the paid orders and compare the shares with the rates stored per line."""
     vendors = {shop.store_id: shop.vendor for shop in shops}
     for order_id in order_ids:
         order = row_of(session, "orders", id=order_id)

@@ -1,4 +1,4 @@
-"""Hypothesis plays refunds, clawbacks, disputes and bad luck: in the end the buyer has each kobo once."""
+"""Random refunds, clawbacks, disputes and faults: in the end the buyer has each kobo once."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -51,8 +51,8 @@ PART = st.sampled_from([None, None, 1, 99_999, 200_000])
 WON, LOST, UNCLEAR = "declined", "merchant-accepted", "odd"
 
 
-class LifeOfDisputes(RuleBasedStateMachine):
-    """A buyer, two stores, a gateway that sends what it was asked to, and a bank."""
+class DisputeLifecycle(RuleBasedStateMachine):
+    """State machine of a buyer, two stores, a gateway and a bank."""
 
     database: Database
 
@@ -62,12 +62,12 @@ class LifeOfDisputes(RuleBasedStateMachine):
         self.order_ids: list[UUID] = []
         self.charges: dict[str, int] = {}
         self.disputes: dict[str, str] = {}
-        self.claimed: dict[str, int | None] = {}
-        self.tries: dict[str, GatewayRefund] = {}
+        self.disputed_minor: dict[str, int | None] = {}
+        self.reports: dict[str, GatewayRefund] = {}
 
     @initialize()
     def open_shops(self) -> None:
-        """Make the stores, and a buyer of this life's own."""
+        """Create the stores and a buyer for this run."""
         with self.database.transaction() as session:
             self.shop = with_buyer(session, make_shop(session))
             self.shops = {shop.store_id: shop for shop in neighbours(session, self.shop, 2)}
@@ -75,7 +75,7 @@ class LifeOfDisputes(RuleBasedStateMachine):
             self.before = fetch_balances_by_kind(session)
 
     def attempt(self, work: Callable[..., Any], *given: Any, **named: Any) -> None:
-        """Do something as the edge does; that it may be refused is part of the life."""
+        """Run an operation like a route does. A refusal is an expected outcome."""
         try:
             with self.database.transaction() as session:
                 try:
@@ -87,13 +87,13 @@ class LifeOfDisputes(RuleBasedStateMachine):
             pass
 
     def rows(self, sql: str) -> list[dict[str, Any]]:
-        """Read rows of this buyer's."""
+        """Read rows of the buyer."""
         with self.database.reading() as session:
             found = session.execute(text(sql), {"id": self.shop.buyer.id}).mappings()
             return [dict(row) for row in found]
 
-    def some_refund(self, pick: int, *statuses: str) -> UUID | None:
-        """Give a refund by the gateway in one of these states."""
+    def pick_refund(self, pick: int, *statuses: str) -> UUID | None:
+        """Return a gateway refund in any of the given states."""
         rows = self.rows(
             "SELECT id, status FROM refunds WHERE buyer_id = :id AND charge_id IS NOT NULL ORDER BY id"
         )
@@ -102,7 +102,7 @@ class LifeOfDisputes(RuleBasedStateMachine):
 
     @rule(stores=st.integers(1, 2), more=st.sampled_from([0, 0, 700]), times=st.sampled_from([1, 1, 2]))
     def buy(self, stores: int, more: int, times: int) -> None:
-        """Buy of one store or two by one charge, of more than is due, or twice."""
+        """Buy from the stores with a single charge, an overpayment or a duplicate charge."""
         with self.database.transaction() as session:
             shops = list(self.shops.values())[:stores]
             done = check_out(
@@ -127,15 +127,15 @@ class LifeOfDisputes(RuleBasedStateMachine):
     @precondition(lambda self: self.order_ids)
     @rule(pick=PICK)
     def deliver(self, pick: int) -> None:
-        """Have an order delivered, its money released."""
+        """Deliver an order, which releases escrow."""
         order_id = self.order_ids[pick % len(self.order_ids)]
         [row] = self.rows(f"SELECT vendor_id FROM orders WHERE buyer_id = :id AND id = '{order_id}'")
         self.attempt(deliver, self.shops[row["vendor_id"]], order_id)
 
     @precondition(lambda self: self.order_ids)
     @rule(pick=PICK, amount=PART, destination=st.sampled_from(["gateway", "gateway", "wallet"]))
-    def give_back(self, pick: int, amount: int | None, destination: str) -> None:
-        """Refund an order, before or after its release."""
+    def refund_or_claw_back(self, pick: int, amount: int | None, destination: str) -> None:
+        """Refund an order before or after release."""
         order_id = self.order_ids[pick % len(self.order_ids)]
         for work in (refund, claw_back):
             self.attempt(work, order_id, self.officer, amount_minor=amount, destination=destination)
@@ -143,136 +143,136 @@ class LifeOfDisputes(RuleBasedStateMachine):
     @precondition(lambda self: self.charges)
     @rule(pick=PICK, end=st.sampled_from([None, None, LOST, LOST, WON, UNCLEAR]), amount=PART)
     def dispute(self, pick: int, end: str | None, amount: int | None) -> None:
-        """Tell of a dispute of a charge, or of its end; each charge has one."""
+        """Report a dispute of a charge or the outcome. Each charge has at most a single dispute."""
         charge_id = list(self.charges)[-1 - pick % min(len(self.charges), 3)]
-        standing = self.disputes.get(charge_id)
-        if standing in (WON, LOST, end) or (end is None and standing is not None):
+        state = self.disputes.get(charge_id)
+        if state in (WON, LOST, end) or (end is None and state is not None):
             return
         with self.database.transaction() as session:
             dispute_charge(session, charge_id, end, refund_amount=amount)
         self.disputes[charge_id] = end or "open"
-        # What is told of it last counts, where that is told.
-        self.claimed[charge_id] = amount or self.claimed.get(charge_id)
+        # The last reported amount counts.
+        self.disputed_minor[charge_id] = amount or self.disputed_minor.get(charge_id)
 
     @rule(pick=PICK, answer=st.sampled_from(["pending", "pending", "processed", "failed", "lost", "never"]))
     def send(self, pick: int, answer: str) -> None:
-        """Have a worker send a refund; it may die before its call, or its answer be lost."""
-        refund_id = self.some_refund(pick, "pending")
+        """Send a refund as a worker that may die before the request or lose the response."""
+        refund_id = self.pick_refund(pick, "pending")
         if refund_id is not None:
-            self.work_off(refund_id, answer)
+            self.process_refund(refund_id, answer)
 
-    def work_off(self, refund_id: UUID, answer: str) -> None:
-        """Do what a worker does with a refund's event."""
+    def process_refund(self, refund_id: UUID, answer: str) -> None:
+        """Process a refund's event like a worker."""
         self.now += timedelta(minutes=3)
         found = self.database.in_transaction(gateway_refund.lease_refund, refund_id=refund_id, now=self.now)
         if found is None:
             return
-        told = self.tries.get(found.refund_reference) if found.may_be_known_to_gateway else None
-        if told is None and not found.has_chargeback:
+        report = self.reports.get(found.refund_reference) if found.may_be_known_to_gateway else None
+        if report is None and not found.has_chargeback:
             [row] = self.rows(
                 "SELECT c.gateway_charge_id AS id FROM refunds r JOIN gateway_charges c ON c.id = r.charge_id"
                 f" WHERE r.buyer_id = :id AND r.id = '{refund_id}'"
             )
-            assert self.disputes.get(row["id"], WON) == WON, "sent while the bank may give it back"
+            assert self.disputes.get(row["id"], WON) == WON, "sent while the bank may return the payment"
             if answer == "never":
                 return
             status = "processed" if answer == "lost" else answer
-            told = GatewayRefund(
+            report = GatewayRefund(
                 str(uuid4().int % 10**12), status, found.amount_minor, found.refund_reference, ""
             )
-            self.tries[found.refund_reference] = told
+            self.reports[found.refund_reference] = report
             if answer == "lost":
                 return
-        if told is None:
+        if report is None:
             self.database.in_transaction(
                 gateway_refund.record_refund_unknown_to_gateway, pending_refund=found, now=self.now
             )
         else:
             self.database.in_transaction(
-                gateway_refund.apply_gateway_status, refund_id=refund_id, reported=told, now=self.now
+                gateway_refund.apply_gateway_status, refund_id=refund_id, reported=report, now=self.now
             )
 
-    @precondition(lambda self: self.tries)
+    @precondition(lambda self: self.reports)
     @rule(pick=PICK, status=st.sampled_from(["processed", "processed", "failed", "needs-attention"]))
-    def tell(self, pick: int, status: str) -> None:
-        """Have the gateway tell what became of a refund that it took; what it sent may come back."""
-        note = list(self.tries)[pick % len(self.tries)]
-        before = self.tries[note]
+    def report_refund_status(self, pick: int, status: str) -> None:
+        """Report a new status of a requested refund. A sent refund may be returned."""
+        note = list(self.reports)[pick % len(self.reports)]
+        before = self.reports[note]
         if before.status != "pending" and (before.status, status) not in (
             ("needs-attention", "processed"),
             ("needs-attention", "failed"),
             ("processed", "failed"),
         ):
             return
-        told = GatewayRefund(before.id, status, before.amount_minor, note, "")
-        self.tries[note] = told
+        report = GatewayRefund(before.id, status, before.amount_minor, note, "")
+        self.reports[note] = report
         named = gateway_refund.parse_refund_reference(note)
         assert named is not None
         self.database.in_transaction(
-            gateway_refund.apply_gateway_status, refund_id=named[0], reported=told, now=self.now
+            gateway_refund.apply_gateway_status, refund_id=named[0], reported=report, now=self.now
         )
 
     @rule(pick=PICK, trigger=st.sampled_from(["retry", "credit"]))
-    def mend(self, pick: int, trigger: str) -> None:
-        """Have finance see to a refund that failed, or needs attention; it asks the gateway first."""
-        refund_id = self.some_refund(pick, "failed", "needs_attention")
+    def recover_refund(self, pick: int, trigger: str) -> None:
+        """Retry or credit a failed refund as finance, after polling the gateway."""
+        refund_id = self.pick_refund(pick, "failed", "needs_attention")
         if refund_id is not None:
-            told = [
+            report = [
                 one
-                for note, one in self.tries.items()
+                for note, one in self.reports.items()
                 if gateway_refund.parse_refund_reference(note)[0] == refund_id
             ]  # type: ignore[index]
-            self.attempt(mend_refund, refund_id, self.officer, trigger, *told)
+            self.attempt(mend_refund, refund_id, self.officer, trigger, *report)
 
     @rule()
-    def collect(self) -> None:
-        """Set off what the buyer owes."""
+    def offset_buyer_debt(self) -> None:
+        """Offset the buyer debt against the wallet."""
         self.database.in_transaction(
             buyer_accounts.offset_against_wallet, buyer_id=self.shop.buyer.id, now=self.now
         )
 
     @invariant()
-    def books_are_whole(self) -> None:
-        """Hold the books to their rules."""
+    def ledger_invariants_hold(self) -> None:
+        """Check the ledger invariants."""
         with self.database.reading() as session:
             assert_books_are_whole(session)
 
     def teardown(self) -> None:
-        """See all through: nothing is left on its way, and what came in is with one of them, once."""
+        """Finish all refunds and disputes, then check that each kobo is accounted for once."""
         if not hasattr(self, "before"):
             return
-        for charge_id, standing in self.disputes.items():
-            if standing not in (WON, LOST):
+        for charge_id, state in self.disputes.items():
+            if state not in (WON, LOST):
                 with self.database.transaction() as session:
                     dispute_charge(session, charge_id, WON)
                 self.disputes[charge_id] = WON
-        for note, told in list(self.tries.items()):
-            if told.status in ("pending", "needs-attention"):
-                self.tries[note] = GatewayRefund(told.id, "processed", told.amount_minor, note, "")
+        for note, report in list(self.reports.items()):
+            if report.status in ("pending", "needs-attention"):
+                self.reports[note] = GatewayRefund(report.id, "processed", report.amount_minor, note, "")
             named = gateway_refund.parse_refund_reference(note)
             assert named is not None
             self.database.in_transaction(
                 gateway_refund.apply_gateway_status,
                 refund_id=named[0],
-                reported=self.tries[note],
+                reported=self.reports[note],
                 now=self.now,
             )
-        while (refund_id := self.some_refund(0, "pending")) is not None:
-            self.work_off(refund_id, "processed")
-        while (refund_id := self.some_refund(0, "failed", "needs_attention")) is not None:
-            before = self.some_refund(0, "failed", "needs_attention")
-            self.mend(0, "credit")
-            assert self.some_refund(0, "failed", "needs_attention") != before
-        self.collect()
-        self.books_are_whole()
-        self.nobody_has_it_twice()
+        while (refund_id := self.pick_refund(0, "pending")) is not None:
+            self.process_refund(refund_id, "processed")
+        while (refund_id := self.pick_refund(0, "failed", "needs_attention")) is not None:
+            before = self.pick_refund(0, "failed", "needs_attention")
+            self.recover_refund(0, "credit")
+            assert self.pick_refund(0, "failed", "needs_attention") != before
+        self.offset_buyer_debt()
+        self.ledger_invariants_hold()
+        self.check_buyer_received_money_once()
 
-    def nobody_has_it_twice(self) -> None:
-        """Compare what the gateway and the bank really gave with what came in, and is left."""
+    def check_buyer_received_money_once(self) -> None:
+        """Compare the money paid out by gateway and bank with the charges and remaining balances."""
         paid = sum(self.charges.values())
-        sent = sum(told.amount_minor for told in self.tries.values() if told.status == "processed")
-        lost = [charge_id for charge_id, standing in self.disputes.items() if standing == LOST]
-        taken = sum(min(self.claimed[one] or self.charges[one], self.charges[one]) for one in lost)
+        sent = sum(report.amount_minor for report in self.reports.values() if report.status == "processed")
+        lost = [charge_id for charge_id, state in self.disputes.items() if state == LOST]
+        taken = sum(min(self.disputed_minor[one] or self.charges[one], self.charges[one]) for one in lost)
         with self.database.reading() as session:
             wallet, owed = wallet_of(session, self.shop.buyer.id), owed_by(session, self.shop.buyer.id)
             moved = Counter(fetch_balances_by_kind(session))
@@ -289,8 +289,8 @@ class LifeOfDisputes(RuleBasedStateMachine):
 
 
 def test_buyer_receives_each_disputed_kobo_once(own_database: Database) -> None:
-    def start() -> LifeOfDisputes:
-        machine = LifeOfDisputes()
+    def start() -> DisputeLifecycle:
+        machine = DisputeLifecycle()
         machine.database = own_database
         return machine
 

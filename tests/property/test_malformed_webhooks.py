@@ -1,4 +1,4 @@
-"""Signed but absurd: whatever a webhook holds, it is acknowledged, and ends processed, ignored or dead, never lost."""
+"""Malformed signed webhooks: each delivery is acknowledged and ends processed, ignored or dead, never lost."""
 
 import json
 import random
@@ -21,14 +21,14 @@ from tests.support.probes import changed
 from tests.support.purchases import NOW, assert_books_are_whole
 
 EXAMPLES = case_count(40, deep=500)
-ENDS = {"processed", "duplicate", "ignored", "dead"}
-# What JSON can say and a database or a program may choke on.
+FINAL_STATUSES = {"processed", "duplicate", "ignored", "dead"}
+# Valid JSON values that a database or a program may fail on.
 ODD = (
     *(None, True, False, 0, -1, 2**31, 2**63, 2**64, -(2**63) - 1, 1e308, -0.0, 0.1),
     *("", " ", "\0", "a\0b", "\ufffe", "\u202e", "x" * 700, "1", "2348031234567", "'; --", "\x1b[31m"),
     *([], {}, [[]], [None], [{}], {"id": None}, {"": ""}, {"\0": "\0"}, {"__proto__": {}}),
 )
-# Beyond what a JSON library would write.
+# Bytes that no JSON library would write.
 RAW = (
     b"1e999", b"-1e999", b"9" * 5_000, b"0." + b"9" * 5_000, b"NaN", b'"\\ud800"', b'"\\udfff\\ud800"', b'"\\u0000"',
     b'"\\\\u0000"', b"[" * 300 + b"]" * 300, b'{"a":' * 300 + b"1" + b"}" * 300, b"[" * 100_000, b'"\xff"', b"",
@@ -43,7 +43,7 @@ values = st.recursive(
 
 
 def paths_of(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Give the path of every field of a value."""
+    """List the path of every field of a value."""
     found = [path] if path else []
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
@@ -51,24 +51,27 @@ def paths_of(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found
 
 
-def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
-    """Give a value with another one at a path."""
+def with_field_replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """Return a copy of a value with the field at a path replaced."""
     if not path:
         return new
     key, *rest = path
     if isinstance(value, dict):
-        return value | {key: replaced(value[key], tuple(rest), new)}
-    return [replaced(one, tuple(rest), new) if number == key else one for number, one in enumerate(value)]
+        return value | {key: with_field_replaced(value[key], tuple(rest), new)}
+    return [
+        with_field_replaced(one, tuple(rest), new) if number == key else one
+        for number, one in enumerate(value)
+    ]
 
 
 @st.composite
-def spoilt(draw: st.DrawFn, bodies: st.SearchStrategy[dict[str, Any]]) -> bytes:
-    """Spoil a field of a body that is right otherwise, by a value or by bytes that are none."""
+def malformed(draw: st.DrawFn, bodies: st.SearchStrategy[dict[str, Any]]) -> bytes:
+    """Replace a field of a valid body by an unexpected value or malformed bytes."""
     body = draw(bodies)
     path = draw(st.sampled_from(paths_of(body)))
     if draw(st.booleans()):
-        return json.dumps(replaced(body, path, draw(st.sampled_from(ODD) | values))).encode()
-    marked = json.dumps(replaced(body, path, "MARKER")).encode()
+        return json.dumps(with_field_replaced(body, path, draw(st.sampled_from(ODD) | values))).encode()
+    marked = json.dumps(with_field_replaced(body, path, "MARKER")).encode()
     return marked.replace(b'"MARKER"', draw(st.sampled_from(RAW)))
 
 
@@ -93,16 +96,16 @@ units = st.sampled_from(sorted(MESSAGES)).map(message) | st.sampled_from(
 messaging_bodies = st.lists(units, max_size=3).map(envelope_body)
 
 
-class Taker:
-    """Delivers a body over HTTP and has it processed to its end."""
+class WebhookDelivery:
+    """Delivers a body over HTTP and processes the event to a final status."""
 
     def __init__(self, services: Services, client: FlaskClient, path: str) -> None:
         self.database: Database = services.database
         self.client = client
         self.path = path
 
-    def take(self, body: bytes) -> None:
-        """Hold a delivery to be acknowledged, stored as it came, and to end in a state that is shown."""
+    def deliver(self, body: bytes) -> None:
+        """Deliver a body and check the acknowledgement, the stored bytes and the final status."""
         answer = self.client.post(self.path, data=body, headers={"x-gateway-signature": sign(body)})
         assert (answer.status_code, answer.data) == (200, b'{"received":true}')
         with self.database.reading() as session:
@@ -113,14 +116,14 @@ class Taker:
             stored = [queries.fetch_event(session, inbox_id=inbox_id).body for inbox_id in waiting]
         assert stored == [body]
         while waiting:
-            self._end(waiting.pop())
+            self._process_to_final_status(waiting.pop())
             with self.database.reading() as session:
                 rows = session.connection().exec_driver_sql(
                     "SELECT id FROM webhook_inbox WHERE status = 'received' ORDER BY id"
                 )
                 waiting = [row.id for row in rows]
 
-    def _end(self, inbox_id: Any) -> None:
+    def _process_to_final_status(self, inbox_id: Any) -> None:
         now = NOW
         for _ in range(7):
             result = inbox.process_event(
@@ -130,17 +133,17 @@ class Taker:
             if result.due_at is None:
                 break
             now = result.due_at
-        assert result.status in ENDS
+        assert result.status in FINAL_STATUSES
         with self.database.reading() as session:
             shown = queries.fetch_event(session, inbox_id=inbox_id)
             assert shown.status == result.status
-            # Every end was foreseen: what is not has its class for an error.
+            # An expected error starts in lower case; an unexpected error starts with the class name.
             assert shown.last_error is None or not shown.last_error[0].isupper(), shown.last_error
 
 
 @pytest.fixture(scope="module")
 def client(services: Services, committed_database: Database) -> FlaskClient:
-    """A client of the application on a database that nobody else delivers to."""
+    """A client of the application on a separate database."""
     own = changed(
         services, database=committed_database, gateway_secret_key=GATEWAY_KEY, messaging_app_secret=""
     )
@@ -148,8 +151,8 @@ def client(services: Services, committed_database: Database) -> FlaskClient:
 
 
 @pytest.fixture(scope="module")
-def alone(services: Services, committed_database: Database) -> Services:
-    """Services on that database, its inbox without what others left."""
+def separate_services(services: Services, committed_database: Database) -> Services:
+    """Services on the separate database with no open inbox rows of other tests."""
     with committed_database.transaction() as session:
         session.connection().exec_driver_sql(
             "UPDATE webhook_inbox SET status = 'ignored' WHERE status IN ('received', 'retrying')"
@@ -158,35 +161,37 @@ def alone(services: Services, committed_database: Database) -> Services:
 
 
 @settings(max_examples=EXAMPLES)
-@given(spoilt(gateway_bodies))
+@given(malformed(gateway_bodies))
 @example(b"[" * 500_000)
 @example(b'{"event":"charge.success","data":' * 400)
 @example(b'{"event":"x","data":{"id":1,"deep":' + b"[" * 300 + b"]" * 300 + b"}}")
 @example(b'{"event":"\\u0000","data":{"id":"\\u0000"}}')
 @example(b'{"event":"charge.success","data":{"id":1e20,"reference":"r","status":"success","amount":1}}')
 def test_gateway_event_with_any_content_reaches_a_final_status(
-    client: FlaskClient, alone: Services, body: bytes
+    client: FlaskClient, separate_services: Services, body: bytes
 ) -> None:
-    Taker(alone, client, "/api/payments/webhook").take(body)
+    WebhookDelivery(separate_services, client, "/api/payments/webhook").deliver(body)
 
-    with alone.database.reading() as session:
+    with separate_services.database.reading() as session:
         assert_books_are_whole(session)
 
 
 @settings(max_examples=EXAMPLES)
-@given(spoilt(messaging_bodies))
+@given(malformed(messaging_bodies))
 @example(b"[" * 500_000)
 @example(b'{"entry":[{"changes":[{"value":{"messages":[[],1,null,"x",{}],"statuses":[{}]}}]}]}')
 @example(b'{"entry":[null,1,[],{"changes":null},{"changes":[null,{"value":[]}]}]}')
 @example(b'{"entry":[{"changes":[{"value":{"messages":[{"id":"\\u0000","from":"\\u0000"}]}}]}]}')
 def test_envelope_with_any_content_reaches_a_final_status(
-    client: FlaskClient, alone: Services, body: bytes
+    client: FlaskClient, separate_services: Services, body: bytes
 ) -> None:
-    Taker(alone, client, "/api/whatsapp/webhook").take(body)
+    WebhookDelivery(separate_services, client, "/api/whatsapp/webhook").deliver(body)
 
 
 @settings(max_examples=EXAMPLES)
 @given(st.binary(max_size=300) | values.map(lambda value: json.dumps(value).encode()))
 @pytest.mark.parametrize("path", ["/api/payments/webhook", "/api/whatsapp/webhook"])
-def test_any_bytes_reach_a_final_status(client: FlaskClient, alone: Services, path: str, body: bytes) -> None:
-    Taker(alone, client, path).take(body)
+def test_any_bytes_reach_a_final_status(
+    client: FlaskClient, separate_services: Services, path: str, body: bytes
+) -> None:
+    WebhookDelivery(separate_services, client, path).deliver(body)

@@ -1,4 +1,4 @@
-"""Hypothesis plays buyers, vendors, the gateway and bad luck; after each step the books must be whole."""
+"""Random steps of buyers, vendors, gateway and faults: ledger invariants hold after each step."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -60,8 +60,8 @@ STOCK = 12
 _charge_ids = count(10**9)
 
 
-class Till:
-    """The gateway as this test needs it: in memory, its answers lost on demand."""
+class InMemoryGateway:
+    """In-memory gateway that loses responses on demand."""
 
     def __init__(self) -> None:
         self.pages: dict[str, int] = {}
@@ -71,7 +71,7 @@ class Till:
     def initialize_payment(
         self, *, reference: str, amount_minor: int, email: str, callback_url: str | None, metadata: Any
     ) -> PaymentPage:
-        """Open a page; a reference that it knows is refused, as the gateway does."""
+        """Open a hosted page and refuse a known reference, like the gateway."""
         if self.fault == "down":
             raise ProviderUnavailableError
         if reference in self.pages:
@@ -82,7 +82,7 @@ class Till:
         return PaymentPage(f"https://till.example/{reference}", reference)
 
     def fetch_charge(self, reference: str) -> Charge | None:
-        """Tell of a reference: its first charge, an unpaid page, or nothing."""
+        """Return the first charge of a reference, an unpaid page or nothing."""
         if self.fault in ("down", "lost"):
             raise ProviderUnavailableError
         if reference not in self.pages:
@@ -91,7 +91,7 @@ class Till:
         return Charge.from_wire(made[0] if made else self._data(reference, 0, status="abandoned"))
 
     def pay(self, reference: str, difference: int) -> dict[str, Any]:
-        """Have a customer pay: the amount asked for, more or less."""
+        """Pay the requested amount plus a difference in kobo."""
         data = self._data(reference, max(self.pages[reference] + difference, 1), status="success")
         self.charges.setdefault(reference, []).append(data)
         return data
@@ -109,15 +109,15 @@ class Till:
         }
 
 
-class LifeOfOrders(RuleBasedStateMachine):
-    """One shop, three buyers, two products, one till."""
+class OrderLifecycle(RuleBasedStateMachine):
+    """State machine of a shop with three buyers, two products and a gateway."""
 
     database: Database
 
     def __init__(self) -> None:
         super().__init__()
         self.now = NOW
-        self.till = Till()
+        self.gateway = InMemoryGateway()
         self.placed: list[tuple[Shop, UUID]] = []
         self.events: list[tuple[dict[str, Any], bytes]] = []
         self.inbox: list[UUID] = []
@@ -125,7 +125,7 @@ class LifeOfOrders(RuleBasedStateMachine):
 
     @initialize()
     def open_shop(self) -> None:
-        """Make the shop."""
+        """Create the shop."""
         with self.database.transaction() as session:
             shop = make_shop(session)
             self.buyers = [with_buyer(session, shop) for _ in range(3)]
@@ -135,12 +135,12 @@ class LifeOfOrders(RuleBasedStateMachine):
 
     @staticmethod
     def clearing(session: Any) -> int:
-        """Give what the gateway holds for us, and what it kept."""
+        """Return the gateway balance including fees in kobo."""
         balances = fetch_balances_by_kind(session)
         return balances["gateway_clearing"] + balances["gateway_fees"]
 
-    def taken_by_banks(self, session: Any) -> int:
-        """Give what banks took back of this life's orders."""
+    def charged_back(self, session: Any) -> int:
+        """Return the amount that banks charged back for orders of this run."""
         minor: int = session.execute(
             text(
                 "SELECT coalesce(sum(e.amount_minor), 0)::bigint FROM ledger_entries e"
@@ -152,12 +152,12 @@ class LifeOfOrders(RuleBasedStateMachine):
         return minor
 
     def status(self, order_id: UUID) -> str:
-        """Give an order's status."""
+        """Return the status of an order."""
         with self.database.reading() as session:
             return status_of(session, order_id)
 
     def attempt(self, work: Callable[..., Any], **arguments: Any) -> MarketplaceError | None:
-        """Do something in a transaction of its own, as the edge does, and give what it was refused with."""
+        """Run an operation in a separate transaction, like a route, and return the error, if any."""
         try:
             with self.database.transaction() as session:
                 try:
@@ -170,15 +170,15 @@ class LifeOfOrders(RuleBasedStateMachine):
             return error
         return None
 
-    def some_order(self, pick: int) -> tuple[Shop, UUID]:
-        """Give an order, more often one of the latest."""
+    def pick_order(self, pick: int) -> tuple[Shop, UUID]:
+        """Pick an order among the latest four."""
         return self.placed[-1 - pick % min(len(self.placed), 4)]
 
-    # What the buyer does
+    # Steps of the buyer
 
     @rule(buyer=PICK, product=PICK, quantity=st.integers(1, 3))
     def place(self, buyer: int, product: int, quantity: int) -> None:
-        """Place an order: it is refused if, and only if, stock or the limit of unpaid orders says so."""
+        """Place an order. Only missing stock or the limit of unpaid orders refuses the order."""
         shop = self.buyers[buyer % 3]
         product_id = self.products[product % 2]
         with self.database.reading() as session:
@@ -200,64 +200,64 @@ class LifeOfOrders(RuleBasedStateMachine):
     @precondition(lambda self: self.placed)
     @rule(pick=PICK, fault=st.sampled_from(["", "", "", "", "lost", "down"]), crash=st.booleans())
     def open(self, pick: int, fault: str, crash: bool) -> None:
-        """Open a payment page; the process may die between the gateway's answer and its recording."""
-        shop, order_id = self.some_order(pick)
-        self.till.fault = fault
+        """Open a hosted page. The process may die after the gateway's response."""
+        shop, order_id = self.pick_order(pick)
+        self.gateway.fault = fault
         with suppress(MarketplaceError):
             intent, page = open_hosted_page(
                 self.database,
-                self.till,
+                self.gateway,
                 buyer_id=shop.buyer.id,
                 email="ada@example.com",
                 target=PaymentTarget(order_id=order_id),
                 callback_url=None,
                 clock=lambda: self.now,
-                # Whoever waits for a process that died does so on this clock.
+                # Waiting for the lease of a dead process advances the test clock.
                 sleep=lambda seconds: setattr(self, "now", self.now + timedelta(seconds=seconds)),
             )
             if not crash:
                 self.database.in_transaction(
                     payments.record_hosted_page, intent=intent, page=page, now=self.now
                 )
-        self.till.fault = ""
+        self.gateway.fault = ""
 
-    @precondition(lambda self: self.till.pages)
+    @precondition(lambda self: self.gateway.pages)
     @rule(pick=PICK, difference=st.sampled_from([0, 0, 0, 0, 700, -1, -(10**9)]))
     def pay(self, pick: int, difference: int) -> None:
-        """Pay on a page, however old it is, and even if it was paid before."""
-        references = list(self.till.pages)
-        data = self.till.pay(references[-1 - pick % min(len(references), 4)], difference)
+        """Pay on a hosted page, even an old or paid page."""
+        references = list(self.gateway.pages)
+        data = self.gateway.pay(references[-1 - pick % min(len(references), 4)], difference)
         self.events.append((data, event_of(data)))
 
-    @precondition(lambda self: self.till.pages)
+    @precondition(lambda self: self.gateway.pages)
     @rule(pick=PICK)
-    def ask(self, pick: int) -> None:
-        """Have the buyer's client ask what became of a payment."""
-        references = list(self.till.pages)
+    def verify(self, pick: int) -> None:
+        """Verify a payment as the buyer's client."""
+        references = list(self.gateway.pages)
         reference = references[pick % len(references)]
         self.database.in_transaction(
             payments.apply_reported_charge,
             reference=reference,
-            charge=self.till.fetch_charge(reference),
+            charge=self.gateway.fetch_charge(reference),
             fee_bearer="platform",
             now=self.now,
         )
 
-    @rule(buyer=PICK, product=PICK, served=st.booleans())
-    def purchase(self, buyer: int, product: int, served: bool) -> None:
-        """Buy as most people do, without any mishap; the vendor may have shipped at once."""
+    @rule(buyer=PICK, product=PICK, shipped_at_once=st.booleans())
+    def purchase(self, buyer: int, product: int, shipped_at_once: bool) -> None:
+        """Buy without faults. The vendor may ship at once."""
         before = len(self.placed)
         self.place(buyer=buyer, product=product, quantity=1)
         if len(self.placed) == before:
             return
         _, order_id = self.placed[-1]
-        pages = len(self.till.pages)
+        pages = len(self.gateway.pages)
         self.open(pick=0, fault="", crash=False)
-        assert len(self.till.pages) == pages + 1
+        assert len(self.gateway.pages) == pages + 1
         self.pay(pick=0, difference=0)
         self.deliver(pick=len(self.events) - 1, crash=False)
         assert self.status(order_id) == "paid_escrow"
-        if served:
+        if shipped_at_once:
             self.advance(pick=0)
             self.advance(pick=0)
             assert self.status(order_id) == "shipped"
@@ -265,8 +265,8 @@ class LifeOfOrders(RuleBasedStateMachine):
     @precondition(lambda self: self.placed)
     @rule(pick=PICK)
     def cancel(self, pick: int) -> None:
-        """Cancel an order: possible until it is shipped; what was paid goes back then."""
-        shop, order_id = self.some_order(pick)
+        """Cancel an order, which only works before shipment."""
+        shop, order_id = self.pick_order(pick)
         before = self.status(order_id)
 
         refused = self.attempt(
@@ -275,12 +275,12 @@ class LifeOfOrders(RuleBasedStateMachine):
 
         assert (refused is None) == (before in ("pending_payment", "paid_escrow", "processing"))
 
-    # What the gateway does
+    # Steps of the gateway
 
     @precondition(lambda self: self.events)
     @rule(pick=PICK, crash=st.booleans())
     def deliver(self, pick: int, crash: bool) -> None:
-        """Deliver an event, again or for the first time, in any order; the worker may die before its commit."""
+        """Deliver an event in any order, possibly again. The worker may die before the commit."""
         _, body = self.events[pick % len(self.events)]
         inbox_id = self.database.in_transaction(
             webhooks.receive_event, provider="gateway", body=body, now=self.now
@@ -296,13 +296,13 @@ class LifeOfOrders(RuleBasedStateMachine):
             self.process(inbox_id)
 
     @precondition(lambda self: self.events)
-    @rule(pick=PICK, word=st.sampled_from(["create", "create", "remind", "resolve"]), won=st.booleans())
-    def dispute(self, pick: int, word: str, won: bool) -> None:
-        """Tell of a dispute of a charge, whether that was delivered or not; each charge has one."""
+    @rule(pick=PICK, event=st.sampled_from(["create", "create", "remind", "resolve"]), won=st.booleans())
+    def dispute(self, pick: int, event: str, won: bool) -> None:
+        """Report a dispute of a delivered or undelivered charge. Each charge has at most a single dispute."""
         charge, _ = self.events[pick % len(self.events)]
         end = {"status": "resolved", "resolution": "declined" if won else "merchant-accepted"}
         data = dispute_data(charge["reference"], charge["id"], id=charge["id"])
-        body = event_of(data | (end if word == "resolve" else {}), f"charge.dispute.{word}")
+        body = event_of(data | (end if event == "resolve" else {}), f"charge.dispute.{event}")
         inbox_id = self.database.in_transaction(
             webhooks.receive_event, provider="gateway", body=body, now=self.now
         )
@@ -310,18 +310,18 @@ class LifeOfOrders(RuleBasedStateMachine):
         self.process(inbox_id)
 
     def process(self, inbox_id: UUID) -> None:
-        """Have a worker process an inbox row."""
+        """Process an inbox row as a worker."""
         webhooks.process_event(
             self.database, inbox_id=inbox_id, fee_bearer="platform", now=self.now, random=lambda: 0.5
         )
 
-    # What finance does
+    # Steps of finance
 
     @precondition(lambda self: self.placed)
     @rule(pick=PICK, amount=st.sampled_from([None, 1, 100_000, 10**9]))
     def claw_back(self, pick: int, amount: int | None) -> None:
-        """Refund what was released: to the wallet, by no more than was, and never what a bank gives back."""
-        _, order_id = self.some_order(pick)
+        """Claw back up to the released amount, but never while a bank disputes the payment."""
+        _, order_id = self.pick_order(pick)
         with self.database.reading() as session:
             escrow = row_of(session, "escrows", order_id=order_id)
             disputed = session.execute(
@@ -337,7 +337,7 @@ class LifeOfOrders(RuleBasedStateMachine):
 
         assert (refused is None) == (0 < (amount or left) <= left and not disputed)
 
-    # What time and the tasks do
+    # Passing time and background tasks
 
     @rule(minutes=st.sampled_from([1, 1, 5, 10, 20]))
     def wait(self, minutes: int) -> None:
@@ -346,22 +346,22 @@ class LifeOfOrders(RuleBasedStateMachine):
 
     @rule(fault=st.sampled_from(["", "", "down"]))
     def sweep(self, fault: str) -> None:
-        """End what nobody paid; while the gateway is down, nothing that was taken to it ends."""
+        """Expire unpaid orders, but no order with a hosted page while the gateway is down."""
         waiting = {
             order_id
             for _, order_id in self.placed
-            if self.status(order_id) == "pending_payment" and self.taken_to_the_till(order_id)
+            if self.status(order_id) == "pending_payment" and self.has_hosted_page(order_id)
         }
-        self.till.fault = fault
-        done = sweep_abandoned_checkouts(self.database, self.till, fee_bearer="platform", now=self.now)
-        self.till.fault = ""
+        self.gateway.fault = fault
+        done = sweep_abandoned_checkouts(self.database, self.gateway, fee_bearer="platform", now=self.now)
+        self.gateway.fault = ""
 
         assert done.failed == 0
         if fault:
             assert {self.status(order_id) for order_id in waiting} <= {"pending_payment"}
 
-    def taken_to_the_till(self, order_id: UUID) -> bool:
-        """Tell whether an order has a page that we know of."""
+    def has_hosted_page(self, order_id: UUID) -> bool:
+        """Tell whether an order has a recorded hosted page."""
         with self.database.reading() as session:
             rows = session.connection().exec_driver_sql(
                 "SELECT i.authorization_url FROM payment_intents i JOIN payment_allocations a"
@@ -372,17 +372,17 @@ class LifeOfOrders(RuleBasedStateMachine):
 
     @rule()
     def relay(self) -> None:
-        """Take up what killed workers left behind."""
+        """Process the inbox rows that killed workers left behind."""
         for inbox_id in self.inbox:
             self.process(inbox_id)
 
-    # What the vendor does
+    # Steps of the vendor
 
     @precondition(lambda self: self.placed)
     @rule(pick=PICK)
     def advance(self, pick: int) -> None:
-        """Accept or ship, whichever is next."""
-        shop, order_id = self.some_order(pick)
+        """Accept or ship an order, depending on the status."""
+        shop, order_id = self.pick_order(pick)
         before = self.status(order_id)
 
         accepted = self.attempt(orders.accept_order, order_id=order_id, caller=shop.vendor, now=self.now)
@@ -396,8 +396,8 @@ class LifeOfOrders(RuleBasedStateMachine):
     @precondition(lambda self: self.placed)
     @rule(pick=PICK, right=st.booleans())
     def submit_pin(self, pick: int, right: bool) -> None:
-        """Submit a PIN: five wrong ones lock, the right one releases."""
-        shop, order_id = self.some_order(pick)
+        """Submit a PIN. Five wrong PINs lock the order, and the right PIN releases escrow."""
+        shop, order_id = self.pick_order(pick)
         with self.database.reading() as session:
             before = row_of(session, "orders", id=order_id)
         locked = before["pin_locked_until"] is not None and before["pin_locked_until"] > self.now
@@ -418,23 +418,23 @@ class LifeOfOrders(RuleBasedStateMachine):
             assert refused.extensions == {"attemptsLeft": MAX_PIN_ATTEMPTS - failures}
             self.failures[order_id] = failures % MAX_PIN_ATTEMPTS
 
-    # What must hold after each step
+    # Invariants after each step
 
     @invariant()
-    def books_are_whole(self) -> None:
-        """Hold books, escrow and stock to their rules."""
+    def ledger_invariants_hold(self) -> None:
+        """Check the invariants of ledger, escrow and stock."""
         with self.database.reading() as session:
             assert_books_are_whole(session)
 
     @invariant()
-    def orders_moved_along_the_table(self) -> None:
-        """Hold each order's trail to the table, from its first step to its status."""
+    def order_histories_follow_the_transition_table(self) -> None:
+        """Compare each order's history with the transition table, up to the current status."""
         with self.database.reading() as session:
             for _, order_id in self.placed:
                 reached = None
                 for source, target, trigger, _ in trail_of(session, order_id):
                     assert source == reached
-                    # What goes back of a delivered order leaves it where it is.
+                    # A clawback leaves the order delivered.
                     if source != target:
                         assert target == (ORDER.initial if source is None else ORDER.target(source, trigger))
                     else:
@@ -443,8 +443,8 @@ class LifeOfOrders(RuleBasedStateMachine):
                 assert reached == status_of(session, order_id)
 
     @invariant()
-    def no_charge_counts_twice(self) -> None:
-        """Hold the books to no more money than was paid."""
+    def ledger_holds_no_more_than_was_paid(self) -> None:
+        """Check that the ledger holds no more money than was paid."""
         if not hasattr(self, "clearing_before"):
             return
         paid = sum(data["amount"] for data, _ in self.events)
@@ -452,7 +452,7 @@ class LifeOfOrders(RuleBasedStateMachine):
             assert self.clearing(session) - self.clearing_before <= paid
 
     def teardown(self) -> None:
-        """Deliver what was not: in the end each kobo that was paid is in the books, once."""
+        """Deliver all events, then check that the ledger holds each paid kobo once."""
         if not hasattr(self, "clearing_before"):
             return
         for _, body in self.events:
@@ -462,10 +462,10 @@ class LifeOfOrders(RuleBasedStateMachine):
                 )
             )
         self.relay()
-        self.books_are_whole()
+        self.ledger_invariants_hold()
         with self.database.reading() as session:
             paid = sum(data["amount"] for data, _ in self.events)
-            assert self.clearing(session) - self.clearing_before == paid - self.taken_by_banks(session)
+            assert self.clearing(session) - self.clearing_before == paid - self.charged_back(session)
             sold = sum(STOCK - stock_of(session, product_id)[0] for product_id in self.products)
             bought = 0
             for _, order_id in self.placed:
@@ -476,12 +476,12 @@ class LifeOfOrders(RuleBasedStateMachine):
 
 
 class _KilledError(Exception):
-    """Stands for a process that dies before its commit."""
+    """A process that dies before the commit."""
 
 
 def test_ledger_is_consistent_after_random_order_steps(own_database: Database) -> None:
-    def start() -> LifeOfOrders:
-        machine = LifeOfOrders()
+    def start() -> OrderLifecycle:
+        machine = OrderLifecycle()
         machine.database = own_database
         return machine
 

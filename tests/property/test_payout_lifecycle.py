@@ -1,7 +1,7 @@
-"""Hypothesis plays vendors, officers, workers that die, and a gateway that loses answers, fails and reverses.
+"""Random steps of vendors, officers, dying workers and a gateway that loses responses, fails and reverses.
 
-In the end what left the gateway is what the books say, each vendor has been paid or has in the books what they earned,
-no reference was ever more than one transfer, and none began while its payee was on hold or to an account of before.
+In the end the gateway balance matches the ledger, and each vendor has been paid or still has the earned balance.
+Each reference stands for at most a single transfer. No transfer goes to a payee on hold or to a replaced account.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,26 +38,26 @@ from tests.support.purchases import NOW, assert_books_are_whole
 PICK = st.integers(0, 10**6)
 VENDORS = 3
 FAULTS = ("", "", "", "down", "lost", "short", "unwilling", "closed")
-DEATHS = ("", "", "after the claim", "before the note")
-# What becomes of a transfer by and by, in the gateway's words.
+CRASHES = ("", "", "after the lease", "before recording")
+# Sequences of statuses that a transfer goes through at the gateway.
 FATES = ((), ("success",), ("success",), ("failed",), ("reversed",), ("success", "reversed"))
 
 
-class LifeOfPayouts(RuleBasedStateMachine):
-    """Three vendors, two officers and a third who sends, one gateway."""
+class PayoutLifecycle(RuleBasedStateMachine):
+    """State machine of three vendors, three officers and a gateway."""
 
     database: Database
 
     def __init__(self) -> None:
         super().__init__()
         self.now = NOW
-        self.till = InMemoryTransfers()
+        self.gateway = InMemoryTransfers()
         self.batches: list[UUID] = []
         self.inbox: list[UUID] = []
 
     @initialize()
-    def begin(self) -> None:
-        """Make everybody, on a database that others' payouts are out of the way of."""
+    def create_people(self) -> None:
+        """Create vendors and officers and exclude payouts of other tests from polling."""
         with self.database.transaction() as session:
             session.execute(text("UPDATE payout_transfers SET ask_at = NULL"))
             self.payees: list[Payee] = make_payees(session, VENDORS)
@@ -67,10 +67,10 @@ class LifeOfPayouts(RuleBasedStateMachine):
             self.minimum = int(fetch_platform_settings(session)["minimum_payout_minor"])
             held = fetch_balances_by_kind(session).get("gateway_clearing", 0)
             self.clearing_before = held - sum(self.owed.values())
-            self.look_at_accounts(session)
+            self.update_payable_accounts(session)
 
     def attempt(self, work: Callable[..., Any], **given: Any) -> Any:
-        """Try what may be refused, in a transaction of its own; a refusal may have changes to keep."""
+        """Run an operation that may be refused in a separate transaction. Some errors keep changes."""
         with suppress(MarketplaceError), self.database.transaction() as session:
             try:
                 return work(session, **(given if "act" in given else given | {"now": self.now}))
@@ -79,44 +79,44 @@ class LifeOfPayouts(RuleBasedStateMachine):
                     raise
         return None
 
-    @rule(who=st.integers(0, VENDORS - 1), minor=st.integers(50_000, 900_000))
-    def release(self, who: int, minor: int) -> None:
-        """Owe a vendor more, as the release of an order does."""
+    @rule(index=st.integers(0, VENDORS - 1), minor=st.integers(50_000, 900_000))
+    def release(self, index: int, minor: int) -> None:
+        """Credit a vendor, like the release of an order."""
         with self.database.transaction() as session:
-            owe(session, self.payees[who], minor)
-        self.owed[who] += minor
+            owe(session, self.payees[index], minor)
+        self.owed[index] += minor
 
-    @rule(who=st.integers(0, VENDORS - 1), minor=st.integers(1, 300_000))
-    def claw_back(self, who: int, minor: int) -> None:
-        """Have a vendor owe us, as a refund after the release does."""
+    @rule(index=st.integers(0, VENDORS - 1), minor=st.integers(1, 300_000))
+    def claw_back(self, index: int, minor: int) -> None:
+        """Add vendor debt, like a refund after release."""
         with self.database.transaction() as session:
-            owes(session, self.payees[who], minor)
-        self.clawed_back[who] += minor
+            owes(session, self.payees[index], minor)
+        self.clawed_back[index] += minor
 
-    @rule(who=st.integers(0, VENDORS - 1), minor=st.integers(100_000, 400_000))
-    def withdraw(self, who: int, minor: int) -> None:
-        """Have a vendor ask for something."""
-        payee = self.payees[who]
-        wish = PayoutRequest(accounting.Payee(payee.user.id, payee.store_id), payee.account_id, minor)
+    @rule(index=st.integers(0, VENDORS - 1), minor=st.integers(100_000, 400_000))
+    def withdraw(self, index: int, minor: int) -> None:
+        """Request a withdrawal as a vendor."""
+        payee = self.payees[index]
+        request = PayoutRequest(accounting.Payee(payee.user.id, payee.store_id), payee.account_id, minor)
         self.attempt(
             accounting.reserve_payouts,
-            requests=[wish],
+            requests=[request],
             batch_id=None,
             minimum_minor=self.minimum,
             requested_by_payee=True,
         )
 
-    @rule(who=st.integers(0, VENDORS - 1))
-    def move_account(self, who: int) -> None:
-        """Have a vendor give another bank account, a while ago."""
+    @rule(index=st.integers(0, VENDORS - 1))
+    def replace_account(self, index: int) -> None:
+        """Replace the bank account of a vendor."""
         with self.database.transaction() as session:
-            make_account(session, self.payees[who].user.id)
-            self.look_at_accounts(session)
+            make_account(session, self.payees[index].user.id)
+            self.update_payable_accounts(session)
 
-    @rule(who=st.integers(0, VENDORS - 1), status=st.sampled_from(("suspended", "active", "active")))
-    def look_into(self, who: int, status: str) -> None:
-        """Suspend a store, or have done with that."""
-        self._set_status([self.payees[who]], status)
+    @rule(index=st.integers(0, VENDORS - 1), status=st.sampled_from(("suspended", "active", "active")))
+    def set_store_status(self, index: int, status: str) -> None:
+        """Suspend or reactivate a store."""
+        self._set_status([self.payees[index]], status)
 
     def _set_status(self, payees: Sequence[Payee], status: str) -> None:
         with self.database.transaction() as session:
@@ -124,10 +124,10 @@ class LifeOfPayouts(RuleBasedStateMachine):
                 text("UPDATE vendor_profiles SET status = :status WHERE id = ANY(:ids)"),
                 {"status": status, "ids": [payee.store_id for payee in payees]},
             )
-            self.look_at_accounts(session)
+            self.update_payable_accounts(session)
 
-    def look_at_accounts(self, session: Session) -> None:
-        """Tell the gateway which accounts may be paid to."""
+    def update_payable_accounts(self, session: Session) -> None:
+        """Update the gateway's list of payable accounts."""
         payable = session.scalars(
             select(PayoutAccount)
             .join(VendorProfile, VendorProfile.user_id == PayoutAccount.user_id)
@@ -137,8 +137,8 @@ class LifeOfPayouts(RuleBasedStateMachine):
                 PayoutAccount.user_id.in_([payee.user.id for payee in self.payees]),
             )
         )
-        # An account whose code was refused for good becomes a recipient anew.
-        self.till.recipients = {
+        # An account with a permanently refused code is registered as a new recipient.
+        self.gateway.recipients = {
             code
             for account in payable
             for code in (account.recipient_code, f"RCP_{account.account_number}")
@@ -147,7 +147,7 @@ class LifeOfPayouts(RuleBasedStateMachine):
 
     @rule(by_hand=st.booleans(), further=st.sampled_from((0, 1, 2, *[3] * 6)))
     def stage(self, by_hand: bool, further: int) -> None:
-        """Stage what can be paid, and go on with it as far as it may go: most batches are sent in the end."""
+        """Stage a batch and move the batch further, so that most batches are dispatched."""
         officer = self.officers[0] if by_hand else None
         done = self.attempt(
             staging.stage_batch,
@@ -163,11 +163,11 @@ class LifeOfPayouts(RuleBasedStateMachine):
                 self.approve(latest, 1)
                 self.dispatch(latest)
 
-    @rule(pick=PICK, who=st.integers(0, 2))
-    def approve(self, pick: int, who: int) -> None:
-        """Have an officer approve a batch."""
+    @rule(pick=PICK, index=st.integers(0, 2))
+    def approve(self, pick: int, index: int) -> None:
+        """Approve a batch as an officer."""
         if self.batches:
-            officer = self.officers[who]
+            officer = self.officers[index]
             self.attempt(
                 decisions.approve_batch,
                 batch_id=self.batches[pick % len(self.batches)],
@@ -176,7 +176,7 @@ class LifeOfPayouts(RuleBasedStateMachine):
 
     @rule(pick=PICK)
     def reject(self, pick: int) -> None:
-        """Have an officer reject a batch."""
+        """Reject a batch as an officer."""
         if self.batches:
             self.attempt(
                 decisions.reject_batch,
@@ -186,8 +186,8 @@ class LifeOfPayouts(RuleBasedStateMachine):
             )
 
     @rule(pick=PICK, which=PICK)
-    def take_out(self, pick: int, which: int) -> None:
-        """Have an officer take a payment out of a batch."""
+    def exclude_payment(self, pick: int, which: int) -> None:
+        """Exclude a payment from a batch as an officer."""
         if self.batches:
             batch_id = self.batches[pick % len(self.batches)]
             with self.database.reading() as session:
@@ -202,7 +202,7 @@ class LifeOfPayouts(RuleBasedStateMachine):
 
     @rule(pick=PICK)
     def dispatch(self, pick: int) -> None:
-        """Have an officer dispatch a batch."""
+        """Dispatch a batch as an officer."""
         if self.batches:
             self.attempt(
                 dispatch.dispatch_batch,
@@ -213,62 +213,62 @@ class LifeOfPayouts(RuleBasedStateMachine):
     @rule(
         pick=PICK,
         fault=st.sampled_from(FAULTS),
-        death=st.sampled_from(DEATHS),
+        crash=st.sampled_from(CRASHES),
         fates=st.lists(st.sampled_from(FATES), min_size=VENDORS, max_size=VENDORS),
     )
-    def send(self, pick: int, fault: str, death: str, fates: list[tuple[str, ...]]) -> None:
-        """Have a worker send the next payouts of a batch; it may die on the way, and they come to something."""
+    def send(self, pick: int, fault: str, crash: str, fates: list[tuple[str, ...]]) -> None:
+        """Send the next payouts of a batch as a worker that may die. The transfers get the drawn statuses."""
         if not self.batches:
             return
-        before = set(self.till.transfers)
-        self.till.fault = fault
+        before = set(self.gateway.transfers)
+        self.gateway.fault = fault
         with self.database.reading() as session:
             found = submit.lease_payouts(
                 session, batch_id=self.batches[pick % len(self.batches)], now=self.now
             )
-        if death != "after the claim":
-            answers = submit.submit_payouts(self.till, found.claimed)
-            if death != "before the note":
+        if crash != "after the lease":
+            answers = submit.submit_payouts(self.gateway, found.claimed)
+            if crash != "before recording":
                 self.database.in_transaction(
                     submit.record_submission, found=found, answers=answers, now=self.now
                 )
-        self.till.fault = ""
-        made = [data for reference, data in self.till.transfers.items() if reference not in before]
+        self.gateway.fault = ""
+        made = [data for reference, data in self.gateway.transfers.items() if reference not in before]
         for data, fate in zip(made, fates, strict=False):
             for status in fate:
-                self.till.decide(data, status)
+                self.gateway.decide(data, status)
 
-    @rule(pick=PICK, who=st.integers(0, VENDORS - 1), moves=st.booleans())
-    def lose(self, pick: int, who: int, moves: bool) -> None:
-        """Have a worker die before its call, something befall a vendor, and the sweep find what never arrived."""
-        self.send(pick, "", "after the claim", [])
+    @rule(pick=PICK, index=st.integers(0, VENDORS - 1), moves=st.booleans())
+    def lose_payouts(self, pick: int, index: int, moves: bool) -> None:
+        """Lose payouts of a dying worker, change or suspend the vendor, then let the sweep find the payouts."""
+        self.send(pick, "", "after the lease", [])
         if moves:
-            self.move_account(who)
+            self.replace_account(index)
         else:
-            self.look_into(who, "suspended")
+            self.set_store_status(index, "suspended")
         self.sweep(1, "")
 
     @rule(pick=PICK, status=st.sampled_from(("success", "failed", "reversed")))
     def decide(self, pick: int, status: str) -> None:
-        """Have the gateway bring a transfer to a result, or reverse it."""
-        made = list(self.till.transfers.values())
+        """Set the status of a transfer at the gateway."""
+        made = list(self.gateway.transfers.values())
         if made:
-            self.till.decide(made[pick % len(made)], status)
+            self.gateway.decide(made[pick % len(made)], status)
 
     @rule(picks=st.lists(PICK, min_size=1, max_size=2 * VENDORS))
     def deliver(self, picks: list[int]) -> None:
-        """Deliver events, whichever and in any order, some once more."""
+        """Deliver events in any order, possibly more than once."""
         for pick in picks:
-            if self.till.events:
-                self._deliver(self.till.events[pick % len(self.till.events)])
+            if self.gateway.events:
+                self._deliver(self.gateway.events[pick % len(self.gateway.events)])
 
     @rule(hours=st.sampled_from((1, 6, 24, 48)), fault=st.sampled_from(("", "", "down", "lost")))
     def sweep(self, hours: int, fault: str) -> None:
-        """Let time go by, and have the sweep come."""
+        """Advance the clock and poll the transfers."""
         self.now += timedelta(hours=hours)
-        self.till.fault = fault
-        polling.poll_transfers(self.database, self.till, now=self.now)
-        self.till.fault = ""
+        self.gateway.fault = fault
+        polling.poll_transfers(self.database, self.gateway, now=self.now)
+        self.gateway.fault = ""
 
     def _deliver(self, body: bytes) -> None:
         inbox_id = self.database.in_transaction(
@@ -281,7 +281,7 @@ class LifeOfPayouts(RuleBasedStateMachine):
         assert done.status in ("processed", "duplicate")
 
     def teardown(self) -> None:
-        """Have all come to an end, and compare the books with the gateway."""
+        """Bring all payouts to a final state and compare the ledger with the gateway."""
         if not hasattr(self, "payees"):
             return
         self._set_status(self.payees, "active")
@@ -289,20 +289,20 @@ class LifeOfPayouts(RuleBasedStateMachine):
             for batch_id in self.batches:
                 with self.database.reading() as session:
                     found = submit.lease_payouts(session, batch_id=batch_id, now=self.now)
-                answers = submit.submit_payouts(self.till, found.claimed)
+                answers = submit.submit_payouts(self.gateway, found.claimed)
                 self.database.in_transaction(
                     submit.record_submission, found=found, answers=answers, now=self.now
                 )
-            for data in list(self.till.transfers.values()):
-                self.till.decide(data, "success")
-            for body in list(self.till.events):
+            for data in list(self.gateway.transfers.values()):
+                self.gateway.decide(data, "success")
+            for body in list(self.gateway.events):
                 self._deliver(body)
-            self._ask_about_all(attempts)
-        self._give_up_what_waits()
+            self._poll_all(attempts)
+        self._void_unsent_payouts()
         self.database.in_transaction(self.check)
 
-    def _give_up_what_waits(self) -> None:
-        """Have an officer give up what never arrived, its payee having another bank account since it was approved."""
+    def _void_unsent_payouts(self) -> None:
+        """Void payouts that never reached the gateway because the payee's bank account was replaced."""
         with self.database.transaction() as session:
             waiting = session.execute(
                 text(
@@ -321,8 +321,8 @@ class LifeOfPayouts(RuleBasedStateMachine):
                     act=act_of(self.officers[0], now=self.now),
                 )
 
-    def _ask_about_all(self, attempts: int) -> None:
-        """Have all be asked about that is open, and was asked about so often, so that all is known in the end."""
+    def _poll_all(self, attempts: int) -> None:
+        """Poll all open transfers after the given number of earlier attempts."""
         with self.database.transaction() as session:
             session.execute(
                 text(
@@ -332,12 +332,12 @@ class LifeOfPayouts(RuleBasedStateMachine):
                 ),
                 {"attempts": attempts, "now": self.now, "batches": self.batches},
             )
-        polling.poll_transfers(self.database, self.till, now=self.now)
+        polling.poll_transfers(self.database, self.gateway, now=self.now)
 
     def check(self, session: Session) -> None:
-        """Hold the books to the gateway, each vendor to what they were owed, and each batch to its end."""
+        """Compare the ledger with the gateway and the earned amounts, and check that batches are final."""
         assert_books_are_whole(session)
-        assert self.till.wrong == []
+        assert self.gateway.wrong == []
         rows = session.execute(
             text(
                 "SELECT i.vendor_id, i.status, i.amount_minor, t.reference FROM payout_transfer_intents i"
@@ -345,29 +345,29 @@ class LifeOfPayouts(RuleBasedStateMachine):
             ),
             {"batches": self.batches},
         ).all()
-        known = {data["reference"]: data["status"] for data in self.till.transfers.values()}
+        known = {data["reference"]: data["status"] for data in self.gateway.transfers.values()}
         for row in rows:
             assert row.status == known.get(row.reference, "failed"), row
         paid = {payee.store_id: 0 for payee in self.payees}
         for row in rows:
             if row.status == "success":
                 paid[row.vendor_id] += row.amount_minor
-        for who, payee in enumerate(self.payees):
-            assert paid[payee.store_id] <= self.owed[who]
-            earned_minor = self.owed[who] - self.clawed_back[who]
-            assert paid[payee.store_id] + self.kept_of(session, payee) == earned_minor
-        assert sum(paid.values()) == self.till.left_minor
+        for index, payee in enumerate(self.payees):
+            assert paid[payee.store_id] <= self.owed[index]
+            earned_minor = self.owed[index] - self.clawed_back[index]
+            assert paid[payee.store_id] + self.unpaid_balance_of(session, payee) == earned_minor
+        assert sum(paid.values()) == self.gateway.left_minor
         clearing = fetch_balances_by_kind(session)["gateway_clearing"] - self.clearing_before
         earned_minor = sum(self.owed.values()) - sum(self.clawed_back.values())
-        assert clearing == earned_minor - self.till.left_minor
+        assert clearing == earned_minor - self.gateway.left_minor
         ended = session.execute(
             text("SELECT DISTINCT status FROM payout_batches WHERE id = ANY(:batches)"),
             {"batches": self.batches},
         ).scalars()
         assert set(ended) <= {"staged", "approved", "rejected", "completed", "partially_failed"}
 
-    def kept_of(self, session: Session, payee: Payee) -> int:
-        """Give what a vendor has in the books: the balance, less what they owe, and what waits to be paid."""
+    def unpaid_balance_of(self, session: Session, payee: Payee) -> int:
+        """Return the vendor's balance minus debt plus pending payouts in kobo."""
         assert payee.store_id is not None
         waiting = session.execute(
             text(
@@ -381,8 +381,8 @@ class LifeOfPayouts(RuleBasedStateMachine):
 
 
 def test_ledger_matches_the_gateway_after_random_payout_steps(own_database: Database) -> None:
-    LifeOfPayouts.database = own_database
+    PayoutLifecycle.database = own_database
     run_state_machine_as_test(
-        LifeOfPayouts,
+        PayoutLifecycle,
         settings=hypothesis_settings(max_examples=case_count(12, deep=200), stateful_step_count=30),
     )
