@@ -1,1 +1,1 @@
-"""Pure building blocks that never read the clock, randomness, the network or the environment."""
+"""Pure building blocks without randomness, network or environment. Only ``clock.system_clock`` reads the clock."""

@@ -80,7 +80,7 @@ _DIGIT_NAMES = {
     **dict.fromkeys(("o", "oh", "nil", "nought"), "0"),
 }
 _PLAIN_DIGIT_NAMES = "zero|one|two|three|four|five|six|seven|eight|nine"
-# The same words with digits for some letters (zer0, thr33). Each keeps a letter that has no look-alike digit.
+# The same words with digits for some letters (zer0, thr33). Each word keeps a letter that has no look-alike digit.
 _LOOKALIKE_DIGIT_NAMES = (
     *("z[e3]r[o0]", "[o0]n[e3]", "[t7]w[o0]", "[t7]hr[e3][e3]", "f[o0]ur", "f[i1l]v[e3]", "s[i1l]x|5[il]x"),
     *("s[e3]v[e3]n|5[e3]v[e3]n", "[e3][i1l][g9]h[t7]", "n[i1l]n[e3]"),
@@ -108,7 +108,8 @@ _EMAIL = re.compile(
 )
 _LINK = re.compile(
     rf"\bhttps?\s?:\s?/\s?/|\bwww\s?\.\s?[a-z0-9]"
-    # Sentences do not begin with these endings. The other endings count only with a path.
+    # Sentences do not begin with these endings, so the point is not a full stop without a space after it. The other
+    # endings count only with a path.
     rf"|(?<![a-z0-9@.-]){_HOST}(?:\.{_HOST}){{0,3}}\.(?:com|ng|org|net|xyz|biz|info|online)(?![a-z0-9-])"
     rf"|(?<![a-z0-9@.-]){_HOST}(?:\.{_HOST}){{0,3}}"
     rf"\.(?:me|ly|gg|io|co|shop|store|link|app|site|africa|to|uk|cc|bio|page){_SLASH}[a-z0-9@+]"

@@ -110,7 +110,7 @@ class AccountNotActiveError(ForbiddenError):
 
 
 class RoleRequiredError(ForbiddenError):
-    """The account has another role than the route requires."""
+    """The route requires another role."""
 
     reason = "role-required"
 
@@ -151,7 +151,7 @@ class ValidationError(MarketplaceError):
 
 
 class MalformedBodyError(ValidationError):
-    """The body is not JSON. Only this case of invalid requests has status 400."""
+    """The body is incomplete or is not JSON or multipart data. The status is 400, not 422."""
 
     status = 400
     title = "Bad Request"

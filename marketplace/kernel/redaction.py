@@ -4,8 +4,8 @@ Redaction has three layers:
 
 - The value of a field with a listed name is always replaced.
 - In a text, the value after a listed name is replaced (``pin=…``, ``"password": "…"``, ``Authorization: …``).
-- In a text, values with a telling shape are replaced: tokens, keys, hashes, phone, account and card numbers, and
-  e-mail addresses.
+- In a text, values with a recognizable format are replaced: tokens, keys, hashes, phone, account and card numbers,
+  and e-mail addresses.
 
 Clients control logged texts, so every expression runs in time proportional to the text. Repetitions are therefore
 bounded or possessive.
@@ -135,7 +135,7 @@ def is_secret_key(key: str) -> bool:
 
 
 def redact_text(text: str) -> str:
-    """Replace named values and values with a telling shape in a text."""
+    """Replace the values after secret names and the values with a recognizable format in a text."""
     if text in _texts_without_secrets:
         return text
     redacted = _redact_named_values(text) if _NAME_HINT.search(text) else text
@@ -169,7 +169,7 @@ def redact(value: Any, *, depth: int = 0) -> Any:
     """Copy a value of a log or an error event without its secrets.
 
     :param value: mappings, sequences and scalars; other objects become redacted strings
-    :param depth: the current nesting level; everything below twelve levels is replaced
+    :param depth: the current nesting level; containers below twelve levels are replaced
     """
     # Amounts, ids and times stay readable.
     if value is None or isinstance(value, bool | int | float | date | UUID):

@@ -21,7 +21,8 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _UNIT_NAMES = {"s": "second", "m": "minute", "h": "hour", "d": "day"}
 _MAX_CHARACTERS = 200
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# cronsim reads 5-5/10 as 5/10. A range of a number and a name can be such a range, too.
+# cronsim reads 5-5/10 as 5/10, which also ticks after 5. A range that mixes a number and a name (mon-1) can have
+# equal bounds, too.
 _UNCLEAR_STEP = re.compile(r"\b0*(\w+)-0*\1/|[a-z]-\d+/|\d-[a-z]+/")
 _FIELDS = (
     "minute (0 to 59)",

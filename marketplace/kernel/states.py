@@ -13,7 +13,7 @@ class Transition:
     """A transition from source states to a target state by a trigger.
 
     ``actors`` are the roles that clients offer the trigger to. Triggers of the system have no actors.
-    ``advice`` is a sentence for people when the current state does not allow the trigger.
+    ``advice`` is the next step for people if the current state does not allow the trigger.
     """
 
     trigger: str

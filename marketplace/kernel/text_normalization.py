@@ -15,7 +15,7 @@ _LOOKALIKES = str.maketrans(
 
 
 def normalize_text(text: str) -> str:
-    """Convert a text to lower case, without accents, in Latin letters and ASCII digits.
+    """Convert a text to lower case without accents and look-alike characters, for comparison.
 
     Look-alike characters of other scripts become Latin letters. Full-width, circled and foreign digits become ASCII
     digits. Invisible characters are removed. Spaces and line breaks stay.

@@ -9,7 +9,7 @@ AUTH_AAL2_REQUIRED = (
 )
 VALIDATION_FAILED = (
     "The body or a parameter is invalid. See invalid_params for each error."
-    " A body that is not JSON returns status 400 with this code."
+    " A body that cannot be parsed returns status 400 with this code."
 )
 RESOURCE_NOT_FOUND = "Not found."
 METHOD_NOT_ALLOWED = (
@@ -47,8 +47,10 @@ TRANSITION_UNKNOWN = "The {machine} is {state}, and {trigger} is not one of its 
 
 SCHEDULE_EXAMPLES = "Use {examples}."
 CRONTAB_WRONG_FIELD_COUNT = "{schedule!r} has {count} fields, but a crontab expression has 5."
-CRONTAB_AMBIGUOUS_STEP = "{schedule!r} has a step on a single value or on a range of a number and a name."
+CRONTAB_AMBIGUOUS_STEP = (
+    "{schedule!r} has a step on a range of a single value, or on a range that mixes a number and a name."
+)
 CRONTAB_INVALID_VALUE = "{value!r} is not a valid {field}."
 CRONTAB_NEVER_DUE = "{schedule!r} never occurs, because the date does not exist."
-INTERVAL_MALFORMED = "{schedule!r} is not an interval, which is a number and s, m, h or d."
+INTERVAL_MALFORMED = "{schedule!r} is not an interval of a number and a unit (s, m, h or d)."
 INTERVAL_OUT_OF_RANGE = "{schedule!r} is not between 5 seconds and 31 days."
