@@ -70,8 +70,8 @@ class ChangedWhilePolledError(ConflictError):
 class PollingRun:
     """The counts of a polling run.
 
-    :ivar polled: rows with a response from the provider
-    :ivar failed: rows whose response could not be applied; these rows stay due
+    :ivar polled: rows that were polled, without the row at which the run ended
+    :ivar failed: polled rows with an unexpected error, which stay due
     :ivar is_provider_down: whether the run ended early without a usable response from the provider
     """
 

@@ -18,7 +18,7 @@ from marketplace.infra.wire import LeanRedisClient
 
 _log = structlog.get_logger(__name__)
 
-# Change the prefix with the format of a window or a content entry. Otherwise old entries are misread.
+# Change the prefix whenever the format of a window or a content entry changes. Otherwise old entries are misread.
 _PREFIX = "m2:"
 _COOL_DOWN_SECONDS = 1.0  # after a failure, requests skip the cache for this time instead of waiting
 _COMPUTE_LEASE_MILLISECONDS = 5_000  # the maximum delay by a process that died while computing content
@@ -51,7 +51,11 @@ class RateLimitWindow:
 
 @dataclass(frozen=True, slots=True)
 class CacheLookup:
-    """The result of a cache look-up. With ``must_compute``, this caller must compute the missing content."""
+    """The result of a cache look-up. With ``must_compute``, this caller must compute the missing content.
+
+    ``used`` counts the requests in the window. ``retry_after_seconds`` is the time until the oldest of these requests
+    leaves the window. ``version`` identifies the current versions of the content's tags.
+    """
 
     allowed: bool
     used: int

@@ -27,8 +27,9 @@ _TOLERANCE = timedelta(milliseconds=250)
 class DatabaseClock:
     """A clock with the database's time. Between measurements, the process's monotonic clock advances the time.
 
-    After the start, changes of the host's time have no effect, and processes on different hosts agree on the time.
-    A connection that leaves the pool measures the difference before the transaction begins.
+    Later changes of the host's time have no effect, and processes on different hosts agree on the time to about
+    ``_TOLERANCE``. At most once a minute, a connection that leaves the pool measures the database's time, before its
+    transaction begins.
     """
 
     def __init__(
@@ -52,8 +53,8 @@ class DatabaseClock:
     def __call__(self) -> datetime:
         """Return the current time in UTC.
 
-        The first call measures the database's time unless a connection already did. While the database is
-        unavailable, the clock uses the host's time.
+        The first call measures the database's time unless a connection already did. Before the first successful
+        measurement, the clock uses the host's time.
         """
         if not self._was_measured:
             self._was_measured = True

@@ -1,7 +1,7 @@
 """Encryption of columns: AES-256-GCM with rotatable keys, and blind indexes for equality look-ups.
 
 An encrypted value is ``v1:<key id>:<nonce, ciphertext and tag in base64>``. The associated data contain the key id,
-table and column, so decryption fails for a value of another column. The associated data do not identify the row.
+table and column, so decryption fails for a value of another column. A value copied from another row still decrypts.
 """
 
 import base64
@@ -55,7 +55,7 @@ class Keyring:
         """Decrypt a value.
 
         :param context: the table and column of the value
-        :raises EncryptionError: the value is not encrypted, was changed or moved, or the key is missing
+        :raises EncryptionError: the value is not encrypted, was changed, belongs to another column, or lacks its key
         """
         if not re.fullmatch(ENCRYPTED_VALUE_PATTERN, value):
             raise EncryptionError(f"A value of {context} is not encrypted.")

@@ -68,7 +68,7 @@ class RetryLaterError(Exception):
     def __init__(self, delay: timedelta) -> None:
         """Create the error.
 
-        :param delay: the time until the next attempt, capped at the delay of the first retry
+        :param delay: the time until the next attempt, capped at the delay of the first retry (10 s)
         """
         super().__init__()
         self.delay = min(delay, _FIRST_RETRY_DELAY)
@@ -180,7 +180,7 @@ def postpone_event(
 ) -> datetime | None:
     """Postpone an event without counting an attempt.
 
-    :param reason: the event's last error until an attempt fails or the event is done
+    :param reason: recorded as the event's last error unless an earlier attempt left an error
     :param delay: the delay of a ``RetryLaterError``
     :return: the new due time; none if the event is done, or another worker postponed the event
     """

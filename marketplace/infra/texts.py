@@ -6,7 +6,7 @@ DATABASE_BUSY = "The database is busy. Try again in a few seconds."
 DATABASE_UNAVAILABLE = "The database can't be reached."
 DATABASE_ROLE_INCOMPLETE = (
     "The database role lacks these settings: {settings}."
-    " Set them with ALTER ROLE, see Connections in docs/operations.md."
+    " Set them with ALTER ROLE, as docs/database-connections.md shows."
 )
 
 PICTURE_EMPTY_FILE = "The file is empty. Choose a JPEG, PNG, WebP or GIF picture."

@@ -3,7 +3,8 @@
 Usage: ``python -I -m marketplace.infra.imaging.decode_worker FORMAT SIZES SECONDS BYTES``.
 
 The process reads the file from standard input. The process writes a line of JSON and then the renditions to standard
-output. Before reading, the process limits its memory and CPU time. A timer signal ends the process.
+output. Before reading, the process limits its memory and CPU time. A timer signal ends a process that exceeds the CPU
+time.
 """
 
 import json

@@ -20,7 +20,7 @@ class PictureFormat:
     """A picture format. ``signature`` matches the first bytes of a file.
 
     ``max_pixels`` is the limit that fits into the memory of the decoding process. Decoders differ: a JPEG that is not
-    progressive is decoded at a fraction of its size, and a WebP takes four times its pixels.
+    progressive is decoded at a fraction of its size, and a WebP needs 16 bytes per pixel (four copies).
     """
 
     name: str

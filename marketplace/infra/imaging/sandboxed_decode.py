@@ -1,6 +1,6 @@
 """Sandboxed decoding: each picture is decoded in a separate process with limits and without secrets.
 
-At worst, a hostile file crashes this process. A web worker can serve other requests while the process runs.
+At worst, a hostile file crashes its decoding process. A web worker can serve other requests while that process runs.
 """
 
 import io
@@ -29,7 +29,7 @@ from marketplace.kernel.errors import ServiceUnavailableError, UnsupportedMediaT
 _log = structlog.get_logger(__name__)
 _DECODE_CPU_SECONDS = 0.9  # CPU time; the largest accepted picture needs a third
 _MAX_ADDRESS_SPACE = 512 * 1024 * 1024  # bytes
-# Wall-clock time. The process has separate limits of CPU time, which pass slowly on a busy machine.
+# Wall-clock time. The process also limits its CPU time, but CPU time passes slowly on a busy machine.
 _WORKER_TIMEOUT_SECONDS = 20.0
 # Per web process, because decoding is the most expensive work of any request.
 _worker_slots = threading.BoundedSemaphore(2)
