@@ -1,1 +1,1 @@
-"""Adapters of external providers. Each provider has a Protocol and an HTTP adapter over a shared client."""
+"""Adapters of external providers. Most adapters share an HTTP client; object storage and e-mail use libraries."""

@@ -1,4 +1,4 @@
-"""The shared HTTP client of all providers, with time-outs, limited retries of reads, redacted logs and one error."""
+"""The HTTP client of the providers' adapters: time-outs, limited retries of reads, logs, and two errors."""
 
 import time
 from collections.abc import Callable
@@ -20,8 +20,9 @@ _MAX_RESPONSE_BYTES = 4 * 1024 * 1024
 
 
 class ProviderRefusedError(Exception):
-    """The provider refused the request (4xx), so a retry of the same request will not succeed.
+    """The provider refused the request, so a retry of the same request will not succeed.
 
+    The status is 4xx, but not 408 or 429, which count as an unavailable provider.
     ``message`` and ``code`` come from the provider and can be empty. Adapters interpret these values. The values must
     never reach a client or a log.
     """
@@ -83,7 +84,7 @@ class ProviderClient:
         """Fetch a resource of the provider.
 
         :return: the JSON body
-        :raises ProviderRefusedError: the provider returned 4xx
+        :raises ProviderRefusedError: the provider refused the request
         :raises ProviderUnavailableError: no valid response in time
         """
         return self._call("GET", path, params=params)
@@ -92,7 +93,7 @@ class ProviderClient:
         """Post JSON to the provider without retries.
 
         :return: the JSON body
-        :raises ProviderRefusedError: the provider returned 4xx and did nothing
+        :raises ProviderRefusedError: the provider refused the request and did nothing
         :raises ProviderUnavailableError: no valid response in time; the outcome is unknown
         """
         return self._call("POST", path, json=body)
@@ -102,7 +103,7 @@ class ProviderClient:
 
         The URL can be a secret, so neither logs nor errors contain the URL.
 
-        :raises ProviderRefusedError: the provider returned 4xx and did nothing
+        :raises ProviderRefusedError: the provider refused the request and did nothing
         :raises ProviderUnavailableError: no response in time; the outcome is unknown
         """
         try:

@@ -1,4 +1,4 @@
-"""Verification of access tokens with the identity provider's published keys."""
+"""Verification of access tokens with the identity provider's published keys or a shared secret (HS256)."""
 
 import hashlib
 import re

@@ -51,7 +51,7 @@ class S3ObjectStorage:
     def __init__(self, settings: Settings) -> None:
         """Create the adapter without the S3 client.
 
-        The client is large and most processes never need the client, so the first use creates it.
+        The S3 client is large and most processes never need it. The first use therefore creates the S3 client.
         """
         self._settings = settings
         self._made_client: Any = None

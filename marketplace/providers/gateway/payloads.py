@@ -51,7 +51,7 @@ class Charge:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the attempt ended without a payment."""
+        """Whether the attempt ended without a payment, or the gateway reversed the payment."""
         return self.status in ("failed", "abandoned", "reversed")
 
     @classmethod

@@ -98,7 +98,7 @@ class GatewayRecord:
         changed = data.get("paid_at") or data.get("updatedAt") or data.get("updated_at")
         amount = data.get("amount")
         if kind == "settlement":
-            # The effective amount reaches the bank; the total includes deductions.
+            # The effective amount is paid to the bank. The total is the amount before deductions.
             amount = (
                 data.get("total_amount") if data.get("effective_amount") is None else data["effective_amount"]
             )

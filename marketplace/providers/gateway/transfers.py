@@ -62,7 +62,7 @@ class TransferGateway(Protocol):
     """The gateway's operations on transfers."""
 
     def create_recipient(self, *, name: str, account_number: str, bank_code: str) -> str | None:
-        """Create a recipient for a bank account, or return none if the account does not exist."""
+        """Create a recipient for a bank account, or return none if the gateway refuses the account."""
 
     def send(self, instruction: TransferInstruction) -> GatewayTransfer:
         """Send a transfer. A repeated reference returns the existing transfer."""
@@ -86,7 +86,7 @@ class HttpTransferGateway:
         :param name: the holder's name according to the bank
         :param account_number: ten digits
         :param bank_code: a code from ``list_banks``
-        :return: the recipient code, or none if the account does not exist
+        :return: the recipient code, or none if the gateway refuses the account, which usually does not exist
         :raises GatewayKeyRefusedError: the gateway refused the key
         :raises ProviderUnavailableError: no valid response in time; the call can be repeated
         """
@@ -124,6 +124,7 @@ class HttpTransferGateway:
         """Send up to 100 transfers, all or none.
 
         :return: the transfers in any order; transfers that the gateway does not report are missing
+        :raises ValueError: more than ``MAX_BULK_TRANSFERS`` instructions
         :raises InsufficientGatewayBalanceError: the balance is too low; nothing was sent
         :raises TransferRefusedError: the gateway refused a transfer, for example a duplicate; nothing was sent
         :raises GatewayKeyRefusedError: the gateway refused the key; nothing was sent
