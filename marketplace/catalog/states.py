@@ -1,7 +1,7 @@
 """States of a listing.
 
-Buyers see only ``published`` listings. A listing reaches that state through ``in_review``. A paused listing returns
-without a review while its screened content is unchanged.
+Buyers see only ``published`` listings. Vendors publish a listing through ``in_review``. A paused listing returns
+without a review while its screened content is unchanged. Staff can also publish a rejected or removed listing.
 """
 
 from marketplace.catalog import texts

@@ -22,7 +22,7 @@ _UPDATE_STOCK_SQL = (
 
 @dataclass(frozen=True)
 class LockedProduct(PricedRow):
-    """A product with a row lock held by the current transaction, as an order needs the product.
+    """A product for an order, with the row lock held by the current transaction.
 
     :ivar commission_bps: rate of the product's categories in basis points; None for the platform's rate
     """
@@ -130,7 +130,7 @@ _RESTOCK = Statement(
 
 
 def restock(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
-    """Return the stock of a paid order that was cancelled.
+    """Return the stock of a paid order that was cancelled. The quantity is capped at 100,000.
 
     :param quantities: units by product
     :return: whether a sold-out product is available again

@@ -89,7 +89,7 @@ PRICE_FAR_BELOW_USUAL = (
 
 IMAGE_UPLOAD_EXPIRED = "The upload took too long and was cancelled. Upload the image again."
 IMAGES_NOT_FOUND = "Some images are not among your uploads. Upload them, then send their new ids."
-NO_STORE_YET = "You do not have a store yet. Your vendor application must be approved first."
+NO_STORE_YET = "You do not have a store yet. You can list products after we approve your vendor application."
 NOT_BACK_TO_DRAFT = (
     "The listing is {status} and cannot become a draft again. To hide a published listing, pause it."
 )

@@ -47,7 +47,7 @@ class VerifiedStoreRequiredError(ValidationError):
 
 
 class QuantityBelowReservedError(ConflictError):
-    """Orders have reserved more units than the new stock."""
+    """The new quantity is below the units that unpaid orders have reserved."""
 
     reason = "quantity-below-reserved"
 
@@ -68,7 +68,7 @@ def create_product(
     status: str,
     now: datetime,
 ) -> UUID:
-    """Create a listing, and submit the listing for screening except a draft.
+    """Create a listing. Unless the listing is a draft, submit it for screening.
 
     :param caller: a vendor for their own store, or staff with the permission to manage products for any store
     :param vendor_id: the store; optional for a vendor
@@ -79,7 +79,7 @@ def create_product(
     :return: the product's id
     :raises ForbiddenError: the caller has no store, another store, an inactive store, or no permission
     :raises VerifiedStoreRequiredError: an unverified store marks a listing as exclusive
-    :raises ValidationError: the category, an image or the store does not exist
+    :raises ValidationError: the category, an image or the store does not exist, or staff name no store
     """
     store = _resolve_store(session, caller=caller, vendor_id=vendor_id)
     _ensure_may_be_exclusive(caller, store, exclusive=fields.get("exclusive", False))
@@ -181,7 +181,7 @@ def _resolve_store(session: Session, *, caller: Caller, vendor_id: UUID | None) 
         if not caller.has_permission(MANAGE_PRODUCTS):
             raise PermissionRequiredError(f"You need the permission {MANAGE_PRODUCTS}.")
         if vendor_id is None:
-            raise ValidationError.of("vendorId", "Staff must name the store of the listing.")
+            raise ValidationError.of("vendorId", "Staff must send the id of the listing's store.")
         store = vendor_queries.find_store(session, vendor_id=vendor_id)
         if store is None:
             raise ValidationError.of("vendorId", "Store not found.")
@@ -197,14 +197,13 @@ def _resolve_store(session: Session, *, caller: Caller, vendor_id: UUID | None) 
 
 def _ensure_store_active(store: vendor_queries.Store) -> None:
     if store.status != "active":
-        raise StoreNotActiveError(f"The store is {store.status}, so listings cannot be added or changed.")
+        raise StoreNotActiveError(
+            f"The store is {store.status}. Its listings cannot be added, changed or deleted."
+        )
 
 
 def _ensure_may_be_exclusive(caller: Caller, store: vendor_queries.Store, *, exclusive: bool) -> None:
-    """Check that the caller may mark a listing as exclusive.
-
-    The claim is trusted from verified stores and from staff only.
-    """
+    """Check that the caller may mark a listing as exclusive: staff, or the vendor of a verified store."""
     if exclusive and not (store.verified or caller.is_staff):
         raise VerifiedStoreRequiredError.of(
             "exclusive", "Only a verified store can mark a listing as exclusive."
@@ -307,7 +306,7 @@ def _resolve_image_keys(
 
 
 def _replace_images(session: Session, product_id: UUID, image_ids: Sequence[UUID], *, now: datetime) -> None:
-    """Replace the images of a listing, and update when each image became unused."""
+    """Replace the images of a listing, and record since when the removed images are unused."""
     touched = {*_list_image_ids(session, product_id), *image_ids}
     session.execute(delete(ProductImage).where(ProductImage.product_id == product_id))
     session.add_all(

@@ -222,8 +222,8 @@ _CONDITIONS: dict[str, ColumnElement[bool]] = {
     "trends": and_(ProductCount.product_id == Product.id, ProductCount.trending.is_not(None)),
     "trends_not": ~exists().where(ProductCount.product_id == Product.id, ProductCount.trending.is_not(None)),
 }
-# The index of the sort order stays the best plan with these filters. With a campus that holds only for the default
-# sort, which has a campus index. A small campus has few rows in a long index.
+# The index of the sort order stays the best plan with these filters. A campus filter is included only for the default
+# sort, which has an index by campus. In the other indexes, a small campus has few rows among many.
 _INDEX_FRIENDLY_FILTERS = frozenset({"condition", "in_stock", "published_after", "trends", "trends_not"})
 _INDEX_FRIENDLY_IN_DEFAULT_SORT = _INDEX_FRIENDLY_FILTERS | {BY_CAMPUS_ID, BY_CAMPUS_SLUG}
 

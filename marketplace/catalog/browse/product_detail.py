@@ -117,9 +117,9 @@ def fetch_product_detail(
 ) -> dict[str, Any]:
     """Fetch a product with its vendor's reputation and related products in two queries.
 
-    A third query reads the counters for the private view. The owner and staff with the permission to manage products
-    see the product in any state, with private fields. Everyone else sees a published product of an active store.
-    Products of a store on vacation are visible but not orderable.
+    A third query reads the counters for the private view. Staff with the permission to manage products see the product
+    in any state, with private fields. So does the owner, except for a deleted product. Everyone else sees a published
+    product of an active store. Products of a store on vacation are visible but not orderable.
 
     :param caller: None for an anonymous request
     :raises NotFoundError: the product does not exist or is not visible to the caller

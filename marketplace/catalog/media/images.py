@@ -52,7 +52,7 @@ def upload_image(
 
     :param bucket: the public bucket
     :param owner_id: the uploader; may use the image in listings
-    :param file: an open file of the operating system
+    :param file: an open file with a file descriptor
     :param sha256: hex digest of the file's content
     :return: id of the image
     :raises UnsupportedMediaTypeError: the file is not a JPEG, PNG, WebP or GIF image
@@ -106,8 +106,8 @@ def image_view(
 ) -> dict[str, Any]:
     """Build the API view of an image.
 
-    :param key: of the rendition for cards, the only rendition of rows older than the sizes
-    :return: ``url``, ``width`` and ``height`` describe the size for the product page
+    :param key: the object key of the rendition for cards, used if there is no rendition for the product page
+    :return: ``url``, ``width`` and ``height`` describe the rendition for the product page
     """
     pages = [
         rendition

@@ -165,7 +165,7 @@ def schedule_boundaries(
 ) -> None:
     """Schedule cache invalidation for the start and the end of a promotion.
 
-    Each time becomes an outbox row that is due then. A row that a later change made obsolete is harmless.
+    Each time becomes an outbox event that is due at that time. An event that a later change made obsolete is harmless.
 
     :param boundaries: past times are skipped, because the write itself dropped the cached content
     :param tags: cache tags to drop
@@ -190,7 +190,7 @@ class PromotionType(Generic[PromotionT]):
     :ivar name: name in the audit trail, such as ``flash_sale``
     :ivar audited_columns: columns that the audit trail keeps
     :ivar tag: cache tag of content that shows these promotions
-    :ivar max_duration: of the period, or None
+    :ivar max_duration: the maximum length of the period, or None for no limit
     """
 
     model: type[PromotionT]

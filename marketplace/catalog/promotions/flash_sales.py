@@ -38,7 +38,7 @@ class OverlappingSaleError(ConflictError):
 
 
 class QuantityBelowSoldError(ConflictError):
-    """Orders have taken more units than the new quantity of the sale."""
+    """The new quantity of the sale is below the units that orders already hold."""
 
     reason = "quantity-below-sold"
 

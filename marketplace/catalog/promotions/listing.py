@@ -78,7 +78,7 @@ class PromotionTable:
 
         :param campus: id or slug: promotions of that campus and of all campuses; None for every promotion
         :param condition: a further SQL condition
-        :param parameters: of the statement
+        :param parameters: the values of the other parameters of the statement
         """
         campus_values = campus_parameters(campus)
         conditions = [IS_RUNNING_SQL, condition]

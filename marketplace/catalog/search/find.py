@@ -41,7 +41,8 @@ MAX_MERCHANTS = 5
 SpellingCorrections = Mapping[str, Sequence[str]]
 # Match strategies: words as typed, with corrections, or with any single word left out.
 TYPED, CORRECTED, PARTIAL = range(3)
-# A page is no longer than a block, so a page spans at most two blocks. A third tells whether more rows follow.
+# A block is the set of candidates that one statement ranks. A page is no longer than a block, so a page spans at most
+# two blocks. A third block shows whether more rows follow.
 _MAX_BLOCKS_PER_PAGE = 3
 
 

@@ -76,10 +76,10 @@ class SearchStep:
 def search_statement(
     steps: tuple[SearchStep, ...], conditions: tuple[str, ...], *, prepared: bool
 ) -> Statement[Row]:
-    """Build the statement of a search, once per form.
+    """Build the statement of a search, once per combination of arguments.
 
-    Rows have ``listing.CARD_COLUMNS``, the score, and three columns that are equal in all rows. Those are step, prior
-    and id of the last candidate if more candidates may follow, else null.
+    Rows have ``listing.CARD_COLUMNS``, the score, and three columns that are equal in all rows. These columns are the
+    step, prior and id of the last candidate if more candidates may follow, else null.
 
     :param steps: exactly ``STEP_COUNT``
     :param conditions: names of ``DOCUMENT_CONDITIONS``

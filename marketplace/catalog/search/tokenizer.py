@@ -1,4 +1,4 @@
-"""Tokenizer of search queries. Accents and case are folded like the database function ``search_words`` does."""
+"""Tokenizer of search queries. Accents and case are folded as in the database function ``search_words``."""
 
 import re
 import unicodedata

@@ -1,8 +1,9 @@
 """Counters of views, cart adds and shares: counted in the cache, added up per hour, and used for trending.
 
 The trending score sums the points of the last 24 hours. The points of an hour halve every six hours. The stored value
-is the logarithm of the score plus the current time in half-lives. Products sort by that value as by score. The value
-changes only with new events and with hours that leave the window, so that pages stay consistent.
+is the binary logarithm of the score plus the current time in half-lives, so the decay cancels out. Products sort by
+that value as by score. The value changes only with new events and with hours that leave the window. Pages therefore
+stay consistent.
 """
 
 from collections import defaultdict
@@ -26,7 +27,7 @@ EVENT_TYPES = (VIEW, CART_ADD, SHARE)
 
 TRENDING_WINDOW = timedelta(hours=24)
 TRENDING_HALF_LIFE = timedelta(hours=6)
-CART_ADD_POINTS = 5  # a view has 1 point
+CART_ADD_POINTS = 5  # a view has 1 point, a share has none
 RETENTION = timedelta(days=90)
 
 _HOUR = timedelta(hours=1)
