@@ -46,7 +46,7 @@ TRANSITION_NOT_ALLOWED = "The {machine} is {state}, but {trigger} requires {sour
 TRANSITION_UNKNOWN = "The {machine} is {state}, and {trigger} is not one of its actions."
 
 SCHEDULE_EXAMPLES = "Use {examples}."
-CRONTAB_WRONG_FIELD_COUNT = "{schedule!r} has {count} fields, but a crontab expression has 5."
+CRONTAB_WRONG_FIELD_COUNT = "A crontab expression has 5 fields, but {schedule!r} has {count}."
 CRONTAB_AMBIGUOUS_STEP = (
     "{schedule!r} has a step on a range of a single value, or on a range that mixes a number and a name."
 )

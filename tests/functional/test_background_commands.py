@@ -112,7 +112,7 @@ def test_schedule_is_overridden_and_reset(
     ("arguments", "said"),
     [
         (("schedule", TASK, "61 * * * *"), ("'61' is not a valid minute (0 to 59)", "*/5 * * * *")),
-        (("schedule", TASK, "* * *"), ("has 3 fields, but a crontab expression has 5", "every 15s")),
+        (("schedule", TASK, "* * *"), ("A crontab expression has 5 fields, but '* * *' has 3.", "every 15s")),
         (("schedule", TASK, "0 0 31 2 *"), ("never occurs",)),
         (("schedule", TASK, "every", "1s"), ("is not between 5 seconds and 31 days",)),
         (("schedule", TASK), ("Give either WHEN", "every 15s")),
