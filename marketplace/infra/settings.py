@@ -153,7 +153,8 @@ class Settings:
     )
     database_pool_size: int = _setting(
         2,
-        "Number of connections that each web process keeps open. The same number can open in addition under load.",
+        "Number of connections that each process keeps open (in workers at least 4)."
+        " The same number can open in addition under load.",
         parse=_integer_between(1, 100),
     )
     database_prepared_statements: str = _setting(

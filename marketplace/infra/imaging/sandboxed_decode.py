@@ -49,6 +49,7 @@ def re_encode(file: IO[bytes], *, name: str, sizes: Sequence[int]) -> Picture:
     :raises UnsupportedMediaTypeError: the file is not a JPEG, PNG, WebP or GIF
     :raises ValidationError: the picture is damaged or exceeds a limit
     :raises ServiceUnavailableError: too many pictures are in progress, or the process timed out
+    :raises DecodeWorkerFailedError: the process failed because of a bug in this service
     """
     file.flush()
     head = os.pread(file.fileno(), HEADER_BYTES, 0)
