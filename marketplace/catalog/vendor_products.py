@@ -198,7 +198,7 @@ def _resolve_store(session: Session, *, caller: Caller, vendor_id: UUID | None) 
 def _ensure_store_active(store: vendor_queries.Store) -> None:
     if store.status != "active":
         raise StoreNotActiveError(
-            f"The store is {store.status}. Its listings cannot be added, changed or deleted."
+            f"The store is {store.status}, so you cannot add, change or delete its listings."
         )
 
 

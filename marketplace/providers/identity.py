@@ -32,7 +32,10 @@ _UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class TokenClaims:
-    """The claims of a valid token. Role and permissions come from the database instead."""
+    """The claims of a valid token. Role and permissions come from the database instead.
+
+    ``aal`` is the assurance level: ``aal2`` after two-factor authentication, else ``aal1``.
+    """
 
     user_id: UUID
     email: str | None

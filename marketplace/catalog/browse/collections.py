@@ -113,7 +113,7 @@ def list_products_by_ids(
 ) -> tuple[list[listing.ProductCard], list[str]]:
     """Fetch publicly visible products by id in a single query.
 
-    :param product_ids: at most ``MAX_PRODUCT_IDS``; only the first place of a duplicate counts
+    :param product_ids: at most ``MAX_PRODUCT_IDS``; repeated ids are ignored
     :return: cards in the order of the ids, and the ids without a visible product
     """
     distinct_ids = list(dict.fromkeys(product_ids))

@@ -12,7 +12,7 @@ from marketplace.kernel.errors import found
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.paging import Page, PageRequest, page_of
 
-# Queue filters as status and ``held``, which matters in review only.
+# Queue filters as pairs of status and ``held``. Only listings in review can be held.
 QUEUE_STATES = {
     "held": ("in_review", True),
     "screening": ("in_review", False),
@@ -94,7 +94,7 @@ _SELECT_LISTING = Statement(
 
 
 def fetch_listing_for_staff(session: Session, *, product_id: UUID, media_base_url: str) -> Row:
-    """Fetch a listing in any state as staff see the listing.
+    """Fetch the staff view of a listing in any state.
 
     :raises NotFoundError: the listing does not exist
     """

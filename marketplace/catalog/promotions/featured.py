@@ -87,6 +87,7 @@ def update_featured_product(
     :param revision: the revision that the client read, or None to skip the check
     :param changes: columns: position, starts_at, ends_at
     :raises NotFoundError: the entry does not exist
+    :raises ConflictOfInterestError: the product belongs to the officer's own store
     :raises PromotionEndedError: the entry has ended
     :raises StaleRevisionError: the revision is not current
     :raises ValidationError: the period is invalid, or the entry has started and its start would change
@@ -108,6 +109,7 @@ def end_featured_product(session: Session, act: Act, *, entry_id: UUID) -> None:
     """Stop featuring a product now.
 
     :raises NotFoundError: the entry does not exist
+    :raises ConflictOfInterestError: the product belongs to the officer's own store
     :raises PromotionEndedError: the entry has already ended
     """
     _lock_product_of_entry(session, act, entry_id)

@@ -82,7 +82,7 @@ def list_public_flash_sales(
     now: datetime,
     media_base_url: str,
 ) -> Page:
-    """List running and upcoming flash sales of publicly visible products.
+    """List upcoming, running and sold-out flash sales of publicly visible products.
 
     A sale is not listed if the regular price is equal or lower. Running sales are sorted by end, the next to end
     first. All others are sorted by start.

@@ -147,6 +147,7 @@ def update_flash_sale(
     :param discount: None to keep the price
     :param changes: columns: starts_at, ends_at, quantity
     :raises NotFoundError: the sale does not exist
+    :raises ConflictOfInterestError: the product belongs to the officer's own store
     :raises PromotionEndedError: the sale has ended
     :raises StaleRevisionError: the revision is not current
     :raises QuantityBelowSoldError: orders hold more units than ``quantity``
@@ -180,6 +181,7 @@ def end_flash_sale(session: Session, act: Act, *, sale_id: UUID) -> None:
     """End a running flash sale now, or cancel an upcoming flash sale.
 
     :raises NotFoundError: the sale does not exist
+    :raises ConflictOfInterestError: the product belongs to the officer's own store
     :raises PromotionEndedError: the sale has already ended
     """
     _lock_product_of_sale(session, act, sale_id)

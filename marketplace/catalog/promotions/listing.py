@@ -55,7 +55,7 @@ def _listing_statement(select: str, conditions: tuple[str, ...], order: str) -> 
 
 @dataclass(frozen=True)
 class PromotionTable:
-    """The rows of a kind of promotion, as API responses show the rows.
+    """The listings of a kind of promotion for API responses.
 
     :param select: the SELECT without WHERE; the table alias is ``t``, and position and id are among the columns
     :param name: name of the kind in errors
