@@ -132,6 +132,7 @@ def list_refunds(
     :param page: sorted by a key of ``REFUND_SORTS``
     :param status: a refund status, ``open`` for refunds without a final status, ``paid_twice`` for duplicate payments
     :param cause: a key of ``CAUSE_PREFIXES``
+    :param older_than_hours: minimum age since the creation
     """
     statuses = None
     if status == OPEN_FILTER:

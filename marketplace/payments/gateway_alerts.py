@@ -11,9 +11,9 @@ GATEWAY_SUBJECT = "payment gateway"
 
 
 def raise_gateway_unreachable_alert(session: Session, *, waiting_since: datetime, now: datetime) -> None:
-    """Raise an alert about a gateway that has not responded for minutes.
+    """Raise an alert about a gateway that does not respond.
 
-    :param waiting_since: the expiry of the first order that waits for a response
+    :param waiting_since: expiry of the order that has waited longest for a response
     """
     raise_alert(
         session,

@@ -20,7 +20,7 @@ from marketplace.vendors.models import VendorProfile
 # A dispute with an unrecognized outcome counts as open. A lost dispute is posted in the ledger.
 ChargebackState = Literal["open", "lost"]
 
-# SQL conditions on disputes of a charge. The constants are safe to interpolate, because no input is part of them.
+# SQL conditions on disputes ``d`` of a charge ``c``. The constants are safe to interpolate: they contain no input.
 CHARGEBACK_MATCHES_CHARGE = (
     "d.intent_id = c.intent_id AND coalesce(d.gateway_charge_id, c.gateway_charge_id) = c.gateway_charge_id"
 )
@@ -48,10 +48,10 @@ class ChargedBackError(ConflictError):
 def ensure_no_conflict_of_interest(
     session: Session, *, officer_id: UUID, buyer_id: UUID, vendor_ids: Sequence[UUID]
 ) -> None:
-    """Refuse an officer who is the buyer or a seller of the goods concerned.
+    """Check that an officer is neither the buyer nor the owner of a store in the orders concerned.
 
     :param vendor_ids: stores that sold the goods
-    :raises ConflictOfInterestError: the officer is a party
+    :raises ConflictOfInterestError: the officer is the buyer or owns such a store
     """
     seller_ids = session.scalars(select(VendorProfile.user_id).where(VendorProfile.id.in_(vendor_ids)))
     if officer_id in {buyer_id, *seller_ids}:
@@ -104,8 +104,8 @@ def ensure_charge_not_charged_back(
 
     The caller must hold the charge's row lock, which recording a chargeback takes too.
 
-    :param to_wallet: credit the wallet, which is allowed after a lost chargeback because the buyer's debt is offset
-        against the wallet
+    :param to_wallet: whether the refund credits the wallet; allowed even after a lost chargeback, because the buyer's
+        debt is offset against the wallet
     :return: ``lost`` if a lost chargeback permits the credit, otherwise none
     :raises ChargedBackError: the bank disputes the payment or has returned it
     """

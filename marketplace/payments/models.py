@@ -146,8 +146,8 @@ class GatewayCharge(Entity):
 class Refund(Timestamped, Entity):
     """A refund to the buyer's original payment method through the gateway, or to the buyer's wallet.
 
-    The unique ``cause`` prevents a second refund. A refund through the gateway is ``pending`` until requested and
-    ``submitted`` until the gateway reports a result. A refund without a reported result is never sent again.
+    The unique ``cause`` prevents a second refund. A refund through the gateway is ``pending`` until the gateway accepts
+    the request, and ``submitted`` until the gateway reports a result. Only an officer may retry a failed refund.
     """
 
     __tablename__ = "refunds"

@@ -184,17 +184,21 @@ CHARGE_NOT_POSTED = (
     "The ledger has no amount for this charge, so the wallet cannot be credited. Return the money in the gateway's"
     " dashboard, then resolve the charge with `refund`."
 )
+CHARGE_NOT_POSTED_FOR_ORDERS = (
+    "The ledger has no amount for this charge, so the charge cannot pay an order. Return the money in the gateway's"
+    " dashboard, then resolve the charge with `refund`."
+)
 NO_PAYABLE_ORDER = "No order is awaiting this payment. Resolve the charge with `refund` or `wallet`."
 
 PAYMENT_UNDER_REVIEW = "A payment for this order is under review. We will notify you of the result."
 PAYMENT_WINDOW_OVER = "The time to pay for this order is over. Place the order again."
 ORDER_NOT_PAYABLE = "Only a pending_payment order can be paid. Current status: {statuses}."
-PAYMENT_CHANGED = "The payment or an order changed in the meantime (payment status: {status}). Try again."
+PAYMENT_CHANGED = "The payment or an order has changed meanwhile (payment status: {status}). Try again."
 INITIALIZATION_IN_PROGRESS = "Another request is initializing this payment. Try again in a few seconds."
 
 ESCROW_ALREADY_RELEASED = (
-    "The escrow is {escrow_status}, so the vendor has the money. To take the refund back from the vendor, send"
-    " `clawback: true`."
+    "The escrow was already released to the vendor (escrow status: {escrow_status}). To refund the buyer at the"
+    " expense of the vendor and the platform, send `clawback: true`."
 )
 ITEMS_AMOUNT_MISMATCH = (
     "`amountMinor` must equal the price of the items ({items_minor}). Omit `amountMinor`, or omit `items` if the refund"
@@ -209,12 +213,12 @@ GATEWAY_STATUS_UNKNOWN = (
     "The gateway accepted this refund but does not report its status, so it may still send the refund. Check the refund"
     " in the gateway's dashboard, then try again."
 )
-REFUND_RETRIED_MEANWHILE = "Another officer has retried this refund in the meantime. Reload the refund."
+REFUND_RETRIED_MEANWHILE = "Another officer has already retried this refund. Reload the refund."
 REFUND_IN_FLIGHT = (
-    "The gateway has sent this refund or may still send it (gateway status: {gateway_status}). The refund is now"
-    " {status}."
+    "You cannot retry or credit this refund, because the gateway has sent it or may still send it (gateway status:"
+    " {gateway_status}). The refund is now {status}."
 )
 REFUND_IN_FLIGHT_WITH_OTHER_AMOUNT = (
-    "The gateway has sent this refund or may still send it (gateway status: {gateway_status}, amount: {reported_minor}"
-    " kobo). The refund is now {status}."
+    "The gateway has sent this refund or may still send it with another amount (gateway status: {gateway_status},"
+    " amount: {reported_minor} kobo). Credit the refund once the gateway status is `processed`."
 )

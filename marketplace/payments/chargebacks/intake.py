@@ -62,8 +62,8 @@ _UPSERT_CHARGEBACK = Statement(
 def record_chargeback(session: Session, *, reported: GatewayDispute, is_final: bool, now: datetime) -> bool:
     """Record a chargeback that the gateway reports, freeze the affected orders and update alerts.
 
-    Reports may repeat and arrive in any order. Rows are locked in this sequence: orders by id with their escrow,
-    charges, the chargeback, balances.
+    The end of a lost dispute also posts the loss. Reports may repeat and arrive in any order. Rows are locked in this
+    sequence: orders by id with their escrow, charges, the chargeback, balances.
 
     :param is_final: whether the report is about the end of the dispute
     :return: whether the report changed the chargeback; a report after the end does not
@@ -96,7 +96,7 @@ def record_chargeback(session: Session, *, reported: GatewayDispute, is_final: b
     if stored is None:
         return False
     charges = _filter_disputed_charges(all_charges, stored["gateway_charge_id"])
-    # Quarantined and returned charges paid no order, and other orders of the checkout may have been paid otherwise.
+    # Quarantined and returned charges paid no order. Another charge may have paid other orders of the checkout.
     paid_by_order = sum_paid_by_order(session, charge_ids=[charge.id for charge in charges])
     frozen = _freeze_orders(
         session,
@@ -140,7 +140,7 @@ def record_chargeback(session: Session, *, reported: GatewayDispute, is_final: b
 def _reported_charge_id(reported: GatewayDispute, charges: Sequence[GatewayCharge]) -> str | None:
     """Return the charge id that a dispute names, if the charge can be identified.
 
-    A charge that was reported without an id is stored under its reference, and may be the one that the dispute names.
+    A charge that was reported without an id is stored under its reference. The dispute may name that charge.
     """
     names = {charge.gateway_charge_id for charge in charges}
     may_be_another = reported.charge_id not in names and reported.reference in names
@@ -256,7 +256,7 @@ def _update_alerts(
     allocations: Sequence[ChargebackAllocation],
     now: datetime,
 ) -> None:
-    # The gateway's dispute number looks like personal data, which alerts redact.
+    # The subject is our own id: alerts would redact the gateway's dispute number, which looks like personal data.
     arguments: dict[str, Any] = {"subject": f"charge-dispute:{dispute_id}", "now": now}
     if not is_final:
         raise_alert(

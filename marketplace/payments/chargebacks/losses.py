@@ -79,10 +79,10 @@ def record_chargeback_loss(
     locked_orders: Sequence[LockedOrder],
     now: datetime,
 ) -> list[ChargebackAllocation]:
-    """Post the loss of a chargeback: the bank took the money of charges from the gateway.
+    """Post the loss of a chargeback, in which the bank took the money of charges from the gateway.
 
-    A partial chargeback is split among the orders in proportion. Unsent refunds are credited to the wallet, and the
-    amount that the bank took is debited there.
+    A partial chargeback is split among the shares of the charges in proportion. Unsent refunds are credited to the
+    wallet, and the part of the chargeback that these refunds cover is debited there. The parties are notified.
 
     :param charges: locked charges of one payment, in naira
     :param amount_minor: kobo that the bank took; none for the full principal of the charges
@@ -203,7 +203,7 @@ def _split_into_shares(
     return charge_shares
 
 
-# Undecided amounts that banks took from an order with money in escrow.
+# The sum of an order's earlier chargebacks that staff have not decided yet.
 _SUM_CHARGED_BACK_BEFORE = Statement(
     text(
         """

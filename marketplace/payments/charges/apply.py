@@ -37,11 +37,11 @@ _RETURN_REASON_BY_ORDER_STATUS = {
 
 
 class UnknownReferenceError(Exception):
-    """No payment has the charge's reference yet; a later retry may succeed."""
+    """The payment or charge of a report is not recorded yet; a later retry may succeed."""
 
 
 class ChargeOutcome(Enum):
-    """The outcome of a charge."""
+    """The outcome of a reported charge. ``DUPLICATE`` means that the charge was already recorded."""
 
     APPLIED = "applied"
     QUARANTINED = "quarantined"
@@ -178,7 +178,7 @@ def _apply_to_orders(session: Session, context: ChargeContext, *, now: datetime)
 
 
 def _return_full_charge(session: Session, context: ChargeContext, *, now: datetime) -> ChargeOutcome:
-    """Return a late or repeated charge, for which no order awaits payment."""
+    """Return the full principal of a charge for which no order awaits payment."""
     transaction_id = None
     fees = fee_postings(context)
     if fees:

@@ -231,7 +231,7 @@ def insert_charge(
 
 
 def fee_postings(context: ChargeContext) -> list[Posting]:
-    """Build the postings of fees that the platform bears.
+    """Build the postings of fees that the platform bears; none if the customer bears the fees.
 
     With these postings, ``gateway_clearing`` equals the balance at the gateway.
     """

@@ -53,8 +53,8 @@ class ResolvedCharge:
     orders: Sequence[LockedOrder]
 
 
-# After the last quarantined charge is resolved, an unpaid order can be paid again and its expiry is extended. A closed
-# order keeps the payment reference, because its refund is shown with that reference.
+# After the last quarantined charge is resolved, an unpaid order can be paid again and gets a later expiry. A closed
+# order keeps the payment reference, because the order's refund is shown with that reference.
 _REOPEN_ORDERS = Statement(
     text(
         """
@@ -82,8 +82,9 @@ def resolve_quarantined_charge(
 ) -> ResolvedCharge:
     """Resolve a quarantined charge, for an officer.
 
-    - ``accept_rest`` accepts the money for the orders that await payment. A sufficient charge pays the orders.
-      Otherwise escrow keeps the partial payment, and the buyer has 24 hours to pay the difference.
+    - ``accept_rest`` accepts the money for the orders that await payment. A sufficient charge pays the orders, and an
+      excess is credited to the wallet. Otherwise escrow keeps the partial payment, and the buyer has 24 hours to pay
+      the difference.
     - ``refund`` returns the money through the gateway. The orders can be paid again.
     - ``wallet`` credits the buyer's wallet. The orders can be paid again.
 
@@ -94,7 +95,7 @@ def resolve_quarantined_charge(
     :raises NotFoundError: the charge does not exist
     :raises ConflictOfInterestError: the officer is a party to an order of the charge
     :raises ChargeAlreadyResolvedError: the charge is already resolved
-    :raises ChargedBackError: the buyer's bank disputes the payment or has returned it
+    :raises ChargedBackError: the buyer's bank disputes the payment, or has returned it and the action is not ``wallet``
     :raises QuarantineActionNotAllowedError: no order awaits payment, or the ledger has no amount for the charge
     """
     quarantined = _lock_open_charge(
@@ -169,7 +170,12 @@ def _audit_snapshot(order: LockedOrder) -> dict[str, Any]:
 def _lock_open_charge(
     session: Session, *, quarantined_charge_id: UUID, officer_id: UUID
 ) -> LockedQuarantinedCharge:
-    """Lock the orders, the intent and the quarantined charge, and check that the charge is open."""
+    """Lock the orders, the intent and the quarantined charge for an officer's decision.
+
+    :raises NotFoundError: the charge does not exist
+    :raises ConflictOfInterestError: the officer is a party to an order of the charge
+    :raises ChargeAlreadyResolvedError: the charge is already resolved
+    """
     intent_id = session.scalar(
         select(QuarantinedCharge.intent_id).where(QuarantinedCharge.id == quarantined_charge_id)
     )
@@ -248,9 +254,7 @@ def _accept_for_orders(
     if not payable_orders:
         raise QuarantineActionNotAllowedError(texts.NO_PAYABLE_ORDER)
     if not quarantined.amount_minor:
-        raise QuarantineActionNotAllowedError(
-            "The ledger has no amount for this charge, so it cannot pay an order."
-        )
+        raise QuarantineActionNotAllowedError(texts.CHARGE_NOT_POSTED_FOR_ORDERS)
     due_minor = [order.due_minor for order in payable_orders]
     is_fully_paid = quarantined.amount_minor >= sum(due_minor)
     # A partial payment is split among all orders, so that a single further payment can complete every order.

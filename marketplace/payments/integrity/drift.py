@@ -23,8 +23,8 @@ def raise_drift_and_halt_payouts(
 ) -> UUID:
     """Raise the alert ESCROW_DRIFT and halt payouts.
 
-    Once officers have resumed payouts, the same findings do not halt payouts again. Changed findings, or findings that
-    return after the alert was resolved, do.
+    Once officers have resumed payouts, the same findings do not halt payouts again. Payouts are halted again if the
+    findings change, or return after the alert was resolved.
 
     :param subject: the violated invariant or the gateway balance; each subject has at most one open alert
     :param title: a short title, constant for each kind of drift
@@ -48,9 +48,9 @@ def raise_drift_and_halt_payouts(
 
 
 def update_invariant_alerts(session: Session, violations: Sequence[Violation], *, now: datetime) -> None:
-    """Raise ESCROW_DRIFT for each violated ledger invariant, and resolve the alerts of all others.
+    """Raise ESCROW_DRIFT for each violated ledger invariant, and resolve the alerts of invariants that hold again.
 
-    A violation halts payouts. Payouts stay halted when the invariant holds again.
+    A violation halts payouts. Payouts stay halted until officers resume them, even if the invariant holds again.
 
     :param violations: the result of a check of all invariants
     """

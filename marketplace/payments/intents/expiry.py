@@ -44,7 +44,10 @@ _UNREACHABLE_ALERT_AFTER = timedelta(minutes=5)
 
 @dataclass
 class ExpiryResult:
-    """The counts of a sweep."""
+    """The counts of a sweep: expired, paid, undecided and failed orders, and abandoned payments.
+
+    An order is undecided if the gateway's response is inconclusive, and failed if an error occurred.
+    """
 
     expired: int = 0
     abandoned: int = 0
@@ -69,9 +72,9 @@ class _ChargeLookup:
         return self._unanswered >= _UNANSWERED_LIMIT
 
     def fetch_charge(self, reference: str) -> Charge | None:
-        """Fetch the charge of a reference.
+        """Fetch the charge of a reference; none if the gateway does not know the reference.
 
-        :raises ProviderUnavailableError: the gateway gave no usable response
+        :raises ProviderUnavailableError: the gateway gave no usable response, or counts as down
         """
         if reference not in self._answers:
             if reference in self._unclear or self.is_gateway_down:
@@ -219,7 +222,7 @@ def _expire_or_apply(
         for charge in charges
         if charge is not None and charge.is_successful
     ]
-    # A known charge did not pay the order, for example a quarantined charge that was resolved since.
+    # A charge that was recorded before did not pay this order, for example because an officer refunded the charge.
     if any(outcome is not ChargeOutcome.DUPLICATE for outcome in outcomes):
         result.paid += 1
     elif not all(
@@ -250,7 +253,7 @@ def _apply_found_charge(session: Session, charge: Charge, fee_bearer: str, now: 
 
 def _expire_order(session: Session, order_id: UUID, now: datetime) -> bool:
     order = lock_order(session, order_id=order_id)
-    # The expiry was extended if the hosted page was opened again during the poll.
+    # The buyer may have paid or opened the hosted page during the poll. Opening the page extends the expiry.
     if (
         order.status != order_states.PENDING_PAYMENT
         or order.payment_status == states.QUARANTINED

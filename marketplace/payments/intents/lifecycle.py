@@ -201,7 +201,7 @@ def get_or_create_intent(
 
 
 def check_out(session: Session, *, placement: OrderRequest, now: datetime) -> CheckoutResult:
-    """Place one order for each vendor of a checkout, and create one payment for all orders.
+    """Place an order with each vendor of a checkout, and create one payment for all orders.
 
     :raises ValidationError: items are not available; the error names each item, and no order is placed
     :raises ConflictError: insufficient stock, changed total, insufficient wallet balance or too many unpaid orders
@@ -302,7 +302,7 @@ _EXTEND_RESERVATIONS = Statement(
 def extend_reservations(session: Session, *, intent: Intent, now: datetime) -> None:
     """Extend the stock reservations of an intent's orders to 30 minutes from now.
 
-    No reservation lasts longer than 60 minutes after the order was placed.
+    The extension ends at most 60 minutes after the order was placed. A later expiry stays unchanged.
 
     :param intent: an intent whose orders are locked in this transaction
     """
@@ -409,7 +409,7 @@ def abandon_intent(session: Session, *, intent_id: UUID, now: datetime) -> None:
 
 
 def _close_intent(session: Session, *, intent_id: UUID, trigger: str, now: datetime) -> None:
-    """Close an intent and release its orders, unless the intent was paid in the meantime."""
+    """Close an intent and free its orders for another intent, unless the intent's status no longer allows that."""
     order_ids = session.scalars(
         select(PaymentAllocation.order_id).where(PaymentAllocation.intent_id == intent_id)
     )

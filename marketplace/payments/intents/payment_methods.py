@@ -64,7 +64,7 @@ def open_hosted_page(
     clock: Clock,
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[Intent, PaymentPage]:
-    """Get the open hosted page of a target, or have the gateway open a page.
+    """Get the open hosted page of a payment target, or have the gateway open a page.
 
     Among concurrent requests, only one calls the gateway and the others wait for the result.
 
@@ -106,7 +106,7 @@ def open_transfer_account(
     clock: Clock,
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[Intent, GatewayTransferAccount]:
-    """Get the open transfer account of a target, or have the gateway create an account.
+    """Get the open transfer account of a payment target, or have the gateway create an account.
 
     Among concurrent requests, only one calls the gateway and the others wait for the result.
 

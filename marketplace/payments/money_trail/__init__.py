@@ -1,1 +1,1 @@
-"""The money trail: the current holder of an order's money, and every movement of it."""
+"""The money trail: the current holders of an order's money, and all movements of the money."""

@@ -38,7 +38,8 @@ _CLAWBACK_ACCOUNTS = ("vendor_receivable", "platform_revenue")
 class MoneyHolder:
     """A holder of a part of an order's money, with the reason and the next step.
 
-    ``transaction_id`` is the last ledger transaction of that holder. ``by`` is the deadline of the next step.
+    ``transaction_id`` is the ledger transaction that last changed the holder's part. ``by`` is the deadline of the next
+    step. ``is_you`` marks the part that the caller holds.
     """
 
     holder: str
@@ -124,7 +125,7 @@ class _OrderTransaction:
         return max((abs(amount_minor) for amount_minor in self.net_by_account.values()), default=0)
 
 
-# Accounts without a net change are left out: the money only passed through.
+# Accounts without a net change are left out, because the money only passed through these accounts.
 _SELECT_TRANSACTIONS_OF_ORDER = Statement(
     text(
         """
@@ -156,9 +157,9 @@ _SELECT_REFUNDS_AWAITING_CHARGEBACK = Statement(
 def build_money_trail(session: Session, *, order_id: UUID, caller: Caller) -> MoneyTrail:
     """Build the part of an order's money trail that the caller may see.
 
-    The buyer and staff see the full trail; campus reps are limited to orders of the campus. The vendor sees movements
-    of escrow once the order is paid. The vendor does not see the buyer's wallet, payments to other stores or the
-    destination of refunds.
+    The buyer and staff see the full trail. A campus rep sees only orders of the rep's campus. The vendor sees the
+    escrow, the release and clawbacks once the order is paid. The vendor does not see the buyer's wallet, payments to
+    other stores or the destination of refunds.
 
     :raises NotFoundError: the order does not exist, or the caller may not see the order
     """
@@ -423,7 +424,7 @@ def _foreign_currency_entries(row: dict[str, Any]) -> Iterator[MoneyMovement]:
 
 def _timeline_entry(transaction: _OrderTransaction, role: Role) -> MoneyMovement:
     movement_texts = texts.TRANSACTION_TEXTS.get(transaction.meaning, texts.DEFAULT_TRANSACTION_TEXT)
-    # Only the buyer may know that a wallet paid, or that a charge was quarantined.
+    # The vendor must not learn that a wallet paid, or that a charge was quarantined.
     kind = transaction.kind
     if role == "vendor":
         movement_texts = texts.TRANSACTION_TEXTS_FOR_VENDOR.get(transaction.meaning, movement_texts)

@@ -106,7 +106,7 @@ FOREIGN_CURRENCY_RETURNED = "The payment in a foreign currency was returned by h
 
 UNPAID = "The order is not paid yet."
 UNPAID_PENDING = "The payment was started and is not confirmed yet."
-UNPAID_NEXT = "The buyer pays, or the order expires and the items can be sold to others."
+UNPAID_NEXT = "The buyer pays. Otherwise the order expires, and other buyers can order the items."
 
 FOREIGN_CURRENCY = "A payment of {amount} in a foreign currency is under review. It is not in our ledger."
 FOREIGN_CURRENCY_NEXT = "Our finance team returns the payment."
@@ -135,7 +135,7 @@ ESCROW_TEXTS = {
         "Our staff decide who receives the money.",
     ),
 }
-DEFAULT_ESCROW_TEXT = ("Escrow holds this amount for the order.", "Our finance team is looking into it.")
+DEFAULT_ESCROW_TEXT = ("Escrow holds this amount for the order.", "Our finance team is checking the order.")
 
 CHARGEBACK_OPEN_TEXT = (
     "The buyer's bank was asked to return the payment, so the refund is paused.",
@@ -164,7 +164,7 @@ RELEASED_TO_VENDOR = "The delivery was confirmed, and the money is in the vendor
 RELEASED_TO_VENDOR_LESS_FEES = (
     "The delivery was confirmed, and the money is in the vendor's balance, less our fees."
 )
-RELEASED_TO_VENDOR_NEXT = "The amount is part of the vendor's next payout."
+RELEASED_TO_VENDOR_NEXT = "The vendor's next payout includes the amount, unless an earlier payout did."
 RELEASED_TO_PLATFORM = "This is the commission and the service fee."
 RELEASED_TO_PLATFORM_NEXT = "The platform keeps this amount."
 

@@ -1,8 +1,8 @@
 """Full and partial refunds by officers: from escrow or, after the release, by a clawback.
 
-The vendor bears a clawback up to the amount that the order paid the vendor. The platform bears the rest. The vendor's
-payable balance does not change: the debt has an account of its own and is deducted first from the next payouts. A
-chargeback of released money is split in the same way.
+The vendor bears a clawback up to the amount of the order that was released to the vendor. The platform bears the rest.
+The vendor's payable balance does not change. The debt is posted in the vendor's receivable account and deducted from
+the next payouts. A chargeback of released money is split in the same way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ _REFUNDED_TEXTS: dict[Destination, str] = {
 
 
 class EscrowDeficitError(MarketplaceError):
-    """The refund exceeds the order's escrow balance."""
+    """The refund exceeds the order's escrow balance or, for a clawback, the released amount not yet refunded."""
 
     reason = "escrow-balance-deficit"
 
@@ -411,7 +411,7 @@ def _notify_parties(
 ) -> None:
     """Notify buyer and vendor of amount and items.
 
-    The officer's reason is left out, because both parties can read the reason in the order's trail.
+    The officer's reason is left out, because both parties can read the reason in the order's events.
     """
     placeholders = {"amount": format_naira(amount_minor), "order_number": order.number}
     item_list = ", ".join(

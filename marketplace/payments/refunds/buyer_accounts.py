@@ -1,7 +1,8 @@
 """The buyer's wallet and debt: credit unsent refunds and reclaim duplicate ones.
 
-A refund of a disputed payment waits, because the bank may return the payment too. After a won dispute the refund is
-sent. After a lost dispute the refund is credited to the wallet, and the amount that the bank returned is deducted.
+A refund of a payment that a bank disputes waits, because the bank may return the payment too. After a won dispute, the
+refund is sent. After a lost dispute, the refund is credited to the wallet, and the amount that the bank returned is
+deducted.
 """
 
 from collections.abc import Sequence
@@ -270,7 +271,7 @@ def offset_buyer_debts(database: Database, *, now: datetime) -> int:
     )
 
 
-# The total of earlier offsets only grows, so it makes the ledger source of each offset unique.
+# The total of earlier offsets only grows. As a part of the ledger source, the total makes each offset unique.
 _SELECT_TOTAL_OFFSET = Statement(
     text(
         """

@@ -51,7 +51,7 @@ class RefundInProgressError(ConflictError):
 
 @dataclass(frozen=True)
 class RefusedRefund(GatewayRefund):
-    """The gateway's refusal to send a refund, as a report that it failed."""
+    """A refund that the gateway refused to create, in the form of a report with status ``failed``."""
 
     refusal_status: int = 0
 
@@ -261,7 +261,7 @@ def apply_gateway_status(session: Session, *, refund_id: UUID, reported: Gateway
 def _post_sent_or_returned(
     session: Session, refund: Refund, kind: str, description: str, *, now: datetime
 ) -> None:
-    """Post a refund that was sent or returned; both can happen repeatedly."""
+    """Post a refund as sent or returned. Each can happen several times to the same refund."""
     debited, credited = accounts.REFUNDS_IN_TRANSIT, accounts.GATEWAY_CLEARING
     if kind == "refund_returned":
         debited, credited = credited, debited
@@ -308,7 +308,7 @@ def _is_already_reimbursed(refund: Refund, attempt: int) -> bool:
     """Return whether the buyer has received or will receive the refund by other means than this attempt.
 
     An earlier attempt that was reported as failed may have been sent after all. That attempt counts as the refund while
-    the current attempt is not requested or has not succeeded.
+    the current attempt is not requested yet, has failed or needs attention.
     """
     if refund.status == states.CREDITED:
         return True

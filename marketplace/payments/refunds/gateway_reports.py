@@ -118,9 +118,9 @@ class PolledRefund:
 
 @dataclass
 class RefundPollingResult:
-    """The counts of a sweep: refunds polled, changed, enqueued again and failed.
+    """The counts of a sweep: refunds polled, changed and enqueued again, and reports that could not be applied.
 
-    A failed refund's report could not be applied. The next sweep polls that refund again.
+    The next sweep polls a refund again if the report could not be applied.
     """
 
     polled: int = 0
@@ -174,8 +174,8 @@ def poll_refunds(database: Database, gateway: PaymentGateway, *, now: datetime) 
     return result
 
 
-# Nothing else sends a pending refund whose outbox event moved to the dead letters. A refund that was not requested yet
-# waits while its charge is disputed.
+# After the outbox event of a pending refund moved to the dead letters, only this sweep enqueues the refund again. A
+# refund that was not requested yet waits while a bank disputes the charge.
 _LOCK_UNQUEUED_REFUNDS = Statement(
     text(
         f"""
@@ -245,7 +245,7 @@ def record_status(
             note=texts.ALERT_REFUND_UNKNOWN_RESOLVED,
             now=now,
         )
-    # The gateway never knew a refund with another status, such as a refused one.
+    # With any other status, the gateway need not know the refund, for example after a refusal.
     elif refund.status in (states.SUBMITTED, states.NEEDS_ATTENTION):
         alerts.raise_missing_refund_alert(
             session, refund_id=refund.id, attempt=refund.attempt, reference=refund.reference, now=now

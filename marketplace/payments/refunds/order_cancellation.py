@@ -19,8 +19,8 @@ def cancel_order(
 ) -> None:
     """Cancel an unshipped order for its buyer or vendor, refund it fully and restock its items.
 
-    The gateway returns the gateway's part of the payment, and the wallet is credited with the wallet's part. Accepted
-    parts of quarantined charges of an unpaid order are returned too.
+    Card and bank payments are returned through the gateway, and the wallet's part is credited to the wallet. An unpaid
+    order may have accepted parts of quarantined charges, which are returned too. The parties are notified.
 
     :param reason: shown to the other party
     :raises NotFoundError: the caller is neither the order's buyer nor its vendor

@@ -22,7 +22,7 @@ from marketplace.providers.gateway.payloads import GatewayRefund
 
 
 class RefundStillInFlightError(ConflictError):
-    """The gateway may still send the refund or has sent it. The reported status is recorded."""
+    """The gateway has sent the refund or may still send it. The reported status is recorded."""
 
     reason = "refund-still-in-flight"
 
@@ -36,7 +36,7 @@ class GatewayStatusUnknownError(ConflictError):
 
 
 def find_failed_refund(session: Session, *, refund_id: UUID, trigger: str, officer_id: UUID) -> PolledRefund:
-    """Find a refund for an officer to recover.
+    """Find a refund that an officer wants to retry or credit.
 
     :param trigger: ``retry`` or ``credit``
     :raises NotFoundError: the refund does not exist
