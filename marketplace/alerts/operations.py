@@ -43,7 +43,7 @@ class AlertAlreadyResolvedError(ConflictError):
     reason = "alert-already-resolved"
 
 
-# A repeat waits for a concurrent transaction on the same alert, then counts up that alert or opens a new one.
+# A repeat waits for a concurrent transaction on the same alert, then increments the alert's count or opens a new alert.
 _UPSERT_ALERT = Statement(
     text(
         """
@@ -69,10 +69,10 @@ def raise_alert(
     now: datetime,
     severity: Severity | None = None,
 ) -> UUID:
-    """Raise an alert in the transaction of the cause, or count up the open alert.
+    """Raise an alert in the transaction of the cause, or increment the count of the open alert.
 
-    A repeat keeps the first facts and updates the latest. Messages are sent again only if
-    the severity gets worse. After a resolution, the same cause raises a new alert.
+    A repeat keeps the first facts and updates the latest facts. If a repeat is more severe, channels that have not sent
+    the alert yet get a message. After a resolution, the same cause raises a new alert.
 
     The alert's row stays locked until the transaction ends: take all other locks first.
 
@@ -179,7 +179,9 @@ def resolve_alert(
 def resolve_alerts_except(
     session: Session, *, identifier: AlertIdentifier, subjects: Sequence[str], note: str, now: datetime
 ) -> int:
-    """Resolve the open alerts of a kind except about some subjects, for a rule that checks all subjects.
+    """Resolve the open alerts of a kind, except alerts about the given subjects.
+
+    Rules that check all subjects use this function.
 
     :param subjects: the subjects whose condition still holds
     :param note: the reason, in the same words each time
@@ -266,7 +268,7 @@ def _announce_resolved(
 
 
 def _enqueue_messages(session: Session, alert_id: UUID, event: str, *, now: datetime) -> None:
-    # One message for each channel: a channel that is down must not delay the other.
+    # Each channel has a separate message: a channel that is down must not delay the other.
     for channel in CHANNELS:
         outbox.enqueue(
             session,

@@ -38,7 +38,8 @@ def list_alerts(
 
     :param page: a position holds the last row's time and id
     :param state: one of ``STATES``, or ``ALL``
-    :param severity: none for any, as for ``identifier``
+    :param severity: none for any severity
+    :param identifier: none for any kind of alert
     """
     return page_of(
         list(session.scalars(_select_alerts(page, state, severity, identifier))),
@@ -94,7 +95,7 @@ def _select_unsent_messages(alert_id: UUID) -> CompoundSelect[OutboxEvent]:
         OutboxEvent.topic == SEND_ALERT_TOPIC,
         OutboxEvent.payload["alertId"].astext == str(alert_id),
     )
-    # Each half uses its own index.
+    # Each half of the union uses a different index.
     waiting = messages.where(OutboxEvent.done_at.is_(None), OutboxEvent.failed_at.is_(None))
     return union_all(waiting, messages.where(OutboxEvent.failed_at.is_not(None))).order_by("id")
 

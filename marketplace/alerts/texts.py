@@ -30,10 +30,10 @@ ESCROW_DRIFT = AlertTexts(
         " Money may be missing or in the wrong account. Payouts are halted."
     ),
     first_step=(
-        "1. Approve no refund and no dispute ruling. 2. Run `marketplace ledger verify` to list the broken rows, and"
+        "1. Refund no order until the cause is known. 2. Run `marketplace ledger verify` to list the broken rows, and"
         " `marketplace payouts reconcile` to list differences to the gateway. 3. Correct an error with a new ledger"
-        " transaction; entries cannot be edited. 4. Resume payouts with two officers:"
-        " `POST /api/platform/proposals` with kind `payout_resume`."
+        " transaction; entries cannot be edited. 4. Have an officer with `canManagePlatform` propose to resume payouts"
+        " (`POST /api/platform/proposals` with kind `payout_resume`), and another officer approve the proposal."
     ),
     resolution=(
         "Ends when the next check finds the invariant intact or the next reconciliation matches."
@@ -43,8 +43,8 @@ ESCROW_DRIFT = AlertTexts(
 REFUND_SENT_TWICE = AlertTexts(
     subject="a refund",
     meaning=(
-        "The gateway sent a refund that the buyer already has, as a wallet credit or from another attempt."
-        " The duplicate is posted: it was taken from the buyer's wallet, and the buyer owes the rest."
+        "The gateway sent a refund, but the buyer already has the money as a wallet credit or from another attempt."
+        " The duplicate is posted. The amount was taken from the buyer's wallet, and the buyer owes the rest."
     ),
     first_step=(
         "1. Find the refund and the buyer's debt: `GET /api/payments/refunds?status=paid_twice`."
@@ -136,12 +136,12 @@ CHARGE_DISPUTED = AlertTexts(
     meaning=(
         "A buyer disputes a charge at the bank."
         " Orders with money in escrow are frozen; money that was released cannot be frozen."
-        " Refunds of the charge that were not sent wait for the outcome (`refundsWaiting` in the facts)."
+        " Unsent refunds of the charge wait for the outcome (`refundsWaiting` in the facts)."
     ),
     first_step=(
         "1. Read the deadline `dueAt` and the orders in the facts. 2. Collect the evidence:"
         " `GET /api/orders/:id/events`. 3. Answer the dispute in the gateway's dashboard before the deadline."
-        " 4. Refund nothing meanwhile: the bank may pay the buyer too."
+        " 4. Do not refund the orders meanwhile: the bank may return the money too."
     ),
     resolution="Ends when the gateway reports the outcome, or an officer resolves it.",
 )
@@ -153,8 +153,8 @@ CHARGE_DISPUTE_RESOLVED = AlertTexts(
     ),
     first_step=(
         "1. Read `inOurFavour` and `orders` in the facts. 2. If the dispute was lost, do not refund the orders: the"
-        " bank has already repaid the buyer. 3. Have staff rule on each frozen order. 4. Resolve this alert:"
-        " `marketplace alerts resolve ID --note ...`."
+        " bank has already repaid the buyer. 3. Record the frozen orders. Each needs a ruling by staff, for which there"
+        " is no route yet. 4. Resolve this alert: `marketplace alerts resolve ID --note ...`."
     ),
     resolution="An officer must resolve it.",
 )
@@ -217,7 +217,7 @@ TRANSFER_DIFFERS = AlertTexts(
         " The report was not posted, and the payout keeps its status."
     ),
     first_step=(
-        "1. Approve and dispatch no payouts. 2. Compare the payout in the gateway's dashboard with the facts:"
+        "1. Do not approve or dispatch payouts. 2. Compare the payout in the gateway's dashboard with the facts:"
         " `amountMinor` here, `toldMinor` at the gateway. 3. Ask the gateway which amount left, with the reference in"
         " the facts. The payout is posted only when the gateway reports the amount of the payout."
     ),
@@ -302,7 +302,7 @@ PAYOUT_STALLED = AlertTexts(
 )
 REFUND_REFUSED = AlertTexts(
     subject="a refund",
-    meaning="The gateway refused to send a refund. The buyer does not have the money, and the ledger still holds it.",
+    meaning="The gateway refused to send a refund. The buyer does not have the money. The refund has failed.",
     first_step=(
         "1. Find the refund: `GET /api/payments/refunds?status=failed`. 2. Look up the cause in the gateway's"
         " dashboard. 3. Retry the refund (`POST /api/payments/refunds/:id/retry`) or credit the buyer's wallet"
@@ -370,12 +370,12 @@ CHARGE_QUARANTINED = AlertTexts(
     subject="a quarantined charge",
     meaning=(
         "A charge did not match its payment and is quarantined."
-        " The orders stay unpaid and do not expire until finance decides."
+        " Unpaid orders of the payment do not expire until finance decides."
     ),
     first_step=(
         "1. Find the charge and the reason: `GET /api/payments/quarantine`. 2. Decide:"
-        " `POST /api/payments/quarantine/:id/resolve` with the action `accept_rest` (the buyer pays the difference),"
-        " `refund` or `wallet`."
+        " `POST /api/payments/quarantine/:id/resolve` with a note and the action `accept_rest` (the buyer pays any"
+        " difference), `refund` or `wallet`."
     ),
     resolution="Ends when finance resolves the charge, or an officer resolves the alert.",
 )
