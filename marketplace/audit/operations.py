@@ -61,6 +61,8 @@ def record_audit_entry(
 ) -> None:
     """Record an act in the transaction of the act.
 
+    The audit trail stays locked until the transaction ends, and other transactions wait to record an act.
+
     :param action: such as ``webhook.replay``
     :param target_type: the kind of the changed object, such as ``order``
     :param before: the changed fields before the act

@@ -23,14 +23,14 @@ MAX_QUANTITY = 1_000
 
 @dataclass(frozen=True, slots=True)
 class RequestedItem:
-    """A product and the units of it that a buyer puts into a cart or an order."""
+    """A product and the number of units that a buyer puts into a cart or an order."""
 
     product_id: UUID
     quantity: int
 
 
 class InvalidCartError(ValidationError):
-    """The cart has lines that cannot be ordered together. Each such line is named."""
+    """The cart has lines that are not allowed. The error names each such line."""
 
     reason = "cart-invalid"
 
@@ -74,8 +74,8 @@ def synchronise_cart(
 ) -> None:
     """Replace the lines of the caller's cart.
 
-    Missing stock is no error: the cart keeps and marks sold-out products. All products must be of the caller's campus,
-    or of the first line's campus if the caller has none.
+    Missing stock is not an error: the cart keeps and marks sold-out products. All products must be of the caller's
+    campus. If the caller has no campus, all products must be of the first line's campus.
 
     :param lines: at most ``MAX_LINES``, no product twice
     :raises InvalidCartError: a product is not available, belongs to the caller's own store, or is sold on another

@@ -121,7 +121,10 @@ class CartLineView(PricedRow):
 
 @dataclass(frozen=True)
 class CartView:
-    """A cart. ``subtotal_minor`` is the total of the orderable lines in kobo."""
+    """A cart. A ``valid`` cart has only orderable lines.
+
+    ``subtotal_minor`` is the total of the orderable lines in kobo.
+    """
 
     items: Sequence[CartLineView]
     vendors: Sequence[CartVendorTotal]

@@ -1,1 +1,1 @@
-"""Idempotency keys: a repeated request has its effect once."""
+"""Idempotency keys: repeated requests with the same key have a single effect."""

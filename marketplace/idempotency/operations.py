@@ -1,8 +1,8 @@
 """Acquire, complete and release idempotency keys.
 
 A separate transaction acquires the key, so a second request sees at once that the first is in progress. The
-transaction of the effect completes the key, so a crash loses both or neither. After a crash, the lease expires and
-another request can take over.
+transaction of the effect completes the key, so a crash loses both the effect and the response, or neither. After a
+crash, the lease expires and another request can take over.
 """
 
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class StoredResponse:
 
 
 class RequestTakenOverError(ConflictError):
-    """The request took too long, and another request with its Idempotency-Key took over."""
+    """The request took too long, and another request with the same Idempotency-Key took over."""
 
     reason = "request-taken-over"
 
@@ -95,7 +95,7 @@ def acquire_key(session: Session, *, scope: KeyScope, now: datetime) -> KeyLease
     """Acquire a lease of a key, or return the stored response of a completed key.
 
     :raises IdempotencyKeyReusedError: the key was used with another body
-    :raises RequestInProgressError: a request with the key is in progress for less than 120 s
+    :raises RequestInProgressError: a request with the key started less than 120 seconds ago and has not finished
     """
     lease_id = _ACQUIRE_KEY.scalar(
         session,

@@ -52,7 +52,7 @@ class Profile(Timestamped, Base):
 
 
 class FormerContact(Entity):
-    """A replaced phone number or e-mail address. Notices also go there, in case the account was taken over."""
+    """A replaced phone number or e-mail address, notified of security changes in case the account was taken over."""
 
     __tablename__ = "former_contacts"
     __table_args__ = (

@@ -44,7 +44,7 @@ _LOCK_PROFILE = Statement(
 
 
 def lock_profile(session: Session, *, user_id: UUID) -> None:
-    """Lock a user's profile, so that changes of addresses and cart run one after the other."""
+    """Lock a user's profile, so that changes of the user's addresses, cart and orders run one after the other."""
     _LOCK_PROFILE.run(session, user_id=user_id)
 
 

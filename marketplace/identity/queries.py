@@ -70,7 +70,7 @@ def find_caller(session: Session, *, user_id: UUID, aal: str) -> Caller | None:
 def find_only_profile_with_phone(session: Session, *, phone: str) -> UUID | None:
     """Find the only profile with a phone number.
 
-    Phone numbers in profiles are unverified, so a number of several profiles identifies none.
+    Phone numbers in profiles are unverified, so a number that several profiles share identifies no profile.
 
     :param phone: in international format
     :return: the profile's id; none for no profile or several
@@ -137,14 +137,14 @@ _SELECT_ADDRESSES = Statement(
 
 
 def list_addresses(session: Session, *, user_id: UUID) -> list[SavedAddress]:
-    """List a person's saved addresses, the default one first; they are few by rule."""
+    """List a user's saved addresses, the default address first. Users have at most ``MAX_ADDRESSES`` addresses."""
     return _SELECT_ADDRESSES.all(session, user_id=user_id)
 
 
 def list_addresses_page(session: Session, *, user_id: UUID, page: PageRequest) -> Page:
-    """List a person's saved addresses by page, the default one first.
+    """List a user's saved addresses by page, the default address first.
 
-    :param page: its position is whether the last address is the default one, and its id
+    :param page: a position holds the last row's default flag and id
     """
     addresses, last = list_addresses(session, user_id=user_id), page.after("flag", "id")
     if page.position is not None:
@@ -163,8 +163,8 @@ def fetch_address(session: Session, *, user_id: UUID, address_id: UUID) -> Saved
     raise NotFoundError("Address not found.")
 
 
-# Distinct contacts, without the current ones. The earliest come first: an attacker who changes the contact of a stolen
-# account many times cannot push the original contact out of the list.
+# Distinct contacts without the current contacts, the earliest first. An attacker who changes the contact of a stolen
+# account many times therefore cannot push the original contact out of the list.
 _SELECT_FORMER_CONTACTS = Statement(
     text(
         """

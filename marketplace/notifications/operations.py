@@ -12,9 +12,9 @@ from sqlalchemy.orm import Session
 from marketplace.infra.db import Statement
 from marketplace.notifications.models import Notification
 
-# The order of statuses, whatever order reports arrive in. A delivery outweighs a failed attempt.
+# Statuses from first to last. Reports may arrive in any order, and a delivery overrides a failure.
 STATUS_ORDER = ("queued", "sent", "failed", "delivered", "read")
-# Statuses that a provider reports. The first status is set here.
+# Statuses that a provider reports. This service itself sets the first status, ``queued``.
 PROVIDER_STATUSES = frozenset(STATUS_ORDER[1:])
 
 
@@ -85,12 +85,11 @@ def notify(
 ) -> UUID | None:
     """Write a notification for a user, in the transaction of the cause.
 
-    :param type: the kind of notification, such as ``product_held``
+    :param type: the kind of notification, such as ``order_paid``
     :param title: a few words
     :param body: a few sentences without secrets
     :param link: a path of the client application
-    :param cause: the event, such as ``product.reject:<id>:<revision>``; a second notification of the same cause is
-        ignored
+    :param cause: the event, such as ``order:<id>:paid``; a second notification of the same cause is ignored
     :param former_contact_id: the former contact to send to, instead of the feed
     :return: the notification's id; none if the user was already notified of the cause
     """

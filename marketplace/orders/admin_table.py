@@ -26,8 +26,8 @@ from marketplace.platform.models import Campus
 STUCK_REASONS = ("not_accepted", "not_delivered", "payment_held_back", "refund_failed")
 EXPORT_BATCH_SIZE = 500
 
-# Each sort order is that of an index, read forwards or backwards. The id makes the order unique. Unpaid orders sort
-# before paid orders.
+# Each sort order matches an index, read forwards or backwards. The id makes the order unique. Ascending by time of
+# payment, unpaid orders come first.
 _SORTS = {
     "created_at": "o.created_at {direction}, o.id {direction}",
     "total_amount": "o.total_minor {direction}, o.id {direction}",
@@ -49,8 +49,8 @@ _STUCK_ORDERS_SQL = """
     SELECT order_id, 'refund_failed' FROM refunds
     WHERE status IN ('failed', 'needs_attention') AND order_id IS NOT NULL
 """
-# SQL conditions by filter. The driver writes values into the text, so the planner knows them: the planner chooses
-# between the index of the sort order and the index of a filter by the table's statistics.
+# SQL conditions by filter. The driver writes values into the text, so the planner knows the values. By the table's
+# statistics, the planner chooses between the index of the sort order and the index of a filter.
 _CONDITIONS = {
     "status": "o.status = :status",
     "escrow_status": "s.status = :escrow_status",
@@ -171,9 +171,9 @@ def list_orders_for_staff(
 ) -> TablePage:
     """Fetch a page of the table of all orders.
 
-    :param caller: an officer; a campus representative sees only orders of the own campus
+    :param caller: an officer; a campus representative sees only orders of the representative's campus
     :param table: the page, sorted by one of ``SORTS``
-    :param now: the end of the rows' ages
+    :param now: the time at which ages are measured
     """
     parameters = _filter_parameters(session, caller, filters, now)
     if parameters is None:
@@ -338,7 +338,7 @@ def list_orders_on_campus(
 ) -> Page:
     """List the paid orders of a campus, or of all campuses, the latest first.
 
-    :param caller: staff; a campus representative sees only the own campus
+    :param caller: staff; a campus representative sees only orders of the representative's campus
     :param campus: the campus's id or slug; None for every campus that the caller may see
     :param status: None for every status
     :param delivery_method: ``delivery`` or ``pickup``; None for both

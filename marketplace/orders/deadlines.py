@@ -1,4 +1,4 @@
-"""Time limits and counts of an order, in the order of the order's states."""
+"""Time limits and counts of orders, by stage."""
 
 from datetime import timedelta
 
@@ -7,14 +7,15 @@ MAX_UNPAID_ORDERS = 5  # per buyer at a time
 
 # Payment. The stock of an unpaid order is reserved.
 PAYMENT_WINDOW = timedelta(minutes=30)
-# Initializing a payment restarts the window. Stock is never reserved for longer than this.
+# Initializing a payment restarts the window, up to this time after placing.
 MAX_PAYMENT_WINDOW = timedelta(minutes=60)
-# A bank transfer may arrive this long after the account has expired. A later transfer is refunded.
+# An order whose bank transfer is pending at the gateway expires this much later. A transfer that arrives after the
+# expiry is refunded.
 BANK_TRANSFER_GRACE_PERIOD = timedelta(minutes=10)
-# An officer may accept a partial payment at night, so the buyer has a day to pay the remainder.
+# After an officer accepts a partial payment, possibly at night, the buyer has a day to pay the remainder.
 REMAINDER_PAYMENT_WINDOW = timedelta(hours=24)
 
-# Fulfilment. After these deadlines the order is stuck: officers see a reason in the table of orders.
+# Fulfilment. An order past these deadlines is stuck: the admin table of orders shows officers the reason.
 ACCEPTANCE_DEADLINE = timedelta(hours=24)  # from payment to acceptance
 DELIVERY_DEADLINE = timedelta(days=14)  # from shipping to delivery
 

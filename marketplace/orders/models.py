@@ -135,7 +135,7 @@ class OrderItem(Base):
 
 
 class OrderEvent(Base):
-    """An event of an order: a transition, or an ignored event (``to_status`` equals ``from_status``)."""
+    """An event of an order: a transition, or a partial refund or clawback, which keeps the status."""
 
     __tablename__ = "order_events"
     __table_args__ = (Index("ix_order_events_order", "order_id", "id"),)

@@ -53,7 +53,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class EscrowSplit:
-    """The shares of vendor and platform in an order's escrow, in kobo. Together they are the order's total."""
+    """The shares of vendor and platform in an order's escrow, in kobo."""
 
     vendor_minor: int
     platform_minor: int
@@ -95,7 +95,7 @@ def split_escrow(price: Price, *, commission_minor: int) -> EscrowSplit:
 
 
 def allocate_in_order(amount_minor: int, capacities_minor: Sequence[int]) -> list[int]:
-    """Allocate an amount to capacities in order: each is filled before the next gets anything.
+    """Allocate an amount to capacities in order: each capacity is filled before the next gets a part.
 
     :param amount_minor: kobo; not negative, at most the sum of the capacities
     :param capacities_minor: kobo; none negative
@@ -115,10 +115,10 @@ def allocate_in_order(amount_minor: int, capacities_minor: Sequence[int]) -> lis
 def allocate_after(
     amount_minor: int, capacities_minor: Sequence[int], *, allocated_before_minor: int
 ) -> list[int]:
-    """Allocate an amount to partly filled capacities, in the order of ``allocate_in_order``.
+    """Allocate an amount to capacities that an earlier amount has partly filled, as in ``allocate_in_order``.
 
     :param amount_minor: kobo, not negative
-    :param capacities_minor: the full capacities in kobo
+    :param capacities_minor: kobo; the full capacities
     :param allocated_before_minor: kobo that were allocated before
     :return: kobo of the amount for each capacity
     :raises ValueError: the amount exceeds the remaining capacities

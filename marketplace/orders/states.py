@@ -34,7 +34,7 @@ ORDER = StateMachine(
             (PENDING_PAYMENT, PAID_ESCROW, PROCESSING),
             CANCELLED,
             actors=("buyer", "vendor"),
-            advice="To contest a shipped or delivered order, open a dispute.",
+            advice="For a problem with a shipped or delivered order, contact support.",
         ),
         Transition(EXPIRE, (PENDING_PAYMENT,), EXPIRED),
         Transition(ACCEPT, (PAID_ESCROW,), PROCESSING, actors=("vendor",)),

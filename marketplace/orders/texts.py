@@ -8,7 +8,7 @@ ORDER_RECEIVED_BODY = (
 )
 ORDER_PAID_TITLE = "Your order is paid"
 ORDER_PAID_BODY = (
-    "Order {order_number} is paid, and the vendor is preparing it. Your delivery PIN is shown on the order."
+    "Order {order_number} is paid, and the vendor was notified. Your delivery PIN is shown on the order."
     " Give the PIN to the vendor only when you have the items."
 )
 ORDER_EXPIRED_TITLE = "Your order expired"
@@ -25,7 +25,7 @@ OTHER_CAMPUS_ITEM = "This product is sold on another campus. Order products of y
 SEVERAL_VENDORS = (
     "An order can have items of one vendor only. Use the checkout to order from several vendors."
 )
-INSUFFICIENT_STOCK = "Some items are out of stock. Reduce their quantities or remove the items."
+INSUFFICIENT_STOCK = "Some quantities exceed the available stock. Reduce the quantities or remove the items."
 TOO_MANY_UNPAID_ORDERS = (
     "You would have {count} unpaid orders; the limit is {limit}. Pay or cancel unpaid orders first."
 )

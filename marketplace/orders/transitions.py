@@ -102,7 +102,7 @@ _LOCK_ORDERS = Prepared(
 
 
 def lock_orders(session: Session, *, order_ids: list[UUID]) -> list[LockedOrder]:
-    """Lock several orders and escrows, in the order of the orders' ids."""
+    """Lock orders with their escrows, in the order of ids. Unknown ids are left out."""
     return _LOCK_ORDERS.all(session, order_ids=order_ids)
 
 
@@ -110,7 +110,7 @@ _LOCK_ORDER = Prepared(text(f"{_SELECT_ORDER_SQL} WHERE o.id = :order_id FOR NO 
 
 
 def lock_order(session: Session, *, order_id: UUID) -> LockedOrder:
-    """Lock an order and the escrow.
+    """Lock an order with its escrow.
 
     :raises NotFoundError: the order does not exist
     """
@@ -175,13 +175,15 @@ def apply_transition(
     escrow: EscrowTransition | None = None,
     columns: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Apply a trigger to a locked order.
+    """Apply a trigger to a locked order, and write the order's event.
+
+    A delivered order also counts as completed in the vendor's profile.
 
     :param trigger: a trigger of the order's state machine
     :param note: for the order's events
     :param escrow: the change of the escrow in the same transition
     :param columns: further columns of the order to set
-    :raises IllegalTransitionError: the order's or the escrow's state does not allow it
+    :raises IllegalTransitionError: the state of the order or of the escrow does not allow the trigger
     """
     _write_transition(
         session,

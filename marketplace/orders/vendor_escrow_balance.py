@@ -25,7 +25,7 @@ class VendorEscrowBalance:
         return self.held_minor + self.frozen_minor
 
 
-# Orders without refunds are summed. Each partly refunded order is split by itself, as at the release.
+# Orders without refunds are summed. Each partly refunded order is split separately, as at the release.
 # The commission is rounded down for each line, as in pricing.OrderLine.commission_minor.
 _SUM_VENDOR_SHARES = Statement(
     text(

@@ -1,4 +1,4 @@
-"""Feature flags and maintenance. Requests of a feature that is off are refused with status 503.
+"""Feature flags and maintenance. Requests for a feature that is off are refused with status 503.
 
 Flags unknown to the service are stored and shown to client applications.
 """
@@ -25,7 +25,7 @@ SCHEDULED_PAYOUTS = "scheduled_payouts"
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature that officers can switch off. Maintenance may switch it off too."""
+    """A feature that officers can switch off. With ``off_in_maintenance``, maintenance switches the feature off too."""
 
     meaning: str
     off_in_maintenance: bool = False
@@ -117,5 +117,5 @@ def ensure_feature_on(settings: Mapping[str, Any], feature: str, *, now: datetim
         )
     if not read_features(settings)[feature]:
         raise FeatureUnavailableError(
-            f"The feature {feature} is switched off at the moment.", retry_after_seconds=_RETRY_AFTER_SECONDS
+            texts.FEATURE_OFF.format(feature=feature), retry_after_seconds=_RETRY_AFTER_SECONDS
         )

@@ -1,4 +1,4 @@
-"""Halt and resume payouts. After a drift of the ledger, two officers must resume payouts."""
+"""Halt and resume payouts. Payouts resume only by a proposal that a second officer approves."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -63,8 +63,8 @@ def halt_payouts(
     """Halt payouts: from the commit on, no payout is staged by the schedule, dispatched or sent.
 
     :param reason: for officers, such as ``ESCROW_DRIFT: <rule>``; no personal data
-    :param finding: identifies the finding: a finding known to officers at the resumption does not halt again.
-        None always halts, as a new finding.
+    :param finding: key of the finding. A finding known to officers at the resumption does not halt payouts again.
+        Without a key, the finding always halts payouts.
     :param facts: ids, counts and amounts for officers, JSON-compatible; the latest of each reason are stored
     :return: whether payouts were running until now
     """

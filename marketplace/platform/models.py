@@ -68,7 +68,7 @@ class Hub(Entity):
 
 
 class PayoutHalt(Entity):
-    """A halt of all payouts, until a proposal approved by two officers resumes payouts."""
+    """A halt of all payouts, until an approved proposal resumes payouts."""
 
     __tablename__ = "payout_halts"
     __table_args__ = (

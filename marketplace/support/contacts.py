@@ -52,7 +52,7 @@ def record_message(
 ) -> UUID | None:
     """Store a message and its contact, linked to the only profile that has the sender's number.
 
-    Numbers in profiles are unverified, so a number of several profiles is linked to none.
+    Numbers in profiles are unverified, so a number that several profiles share is linked to no profile.
 
     :param sender: the sender's id at the provider: the digits of an international number
     :param name: the sender's chosen name

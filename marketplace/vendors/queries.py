@@ -106,7 +106,7 @@ def find_stores(session: Session, *, vendor_ids: Collection[UUID]) -> dict[UUID,
 
 @dataclass(frozen=True)
 class Vacation:
-    """The vacation of a store. Without ``until``, the vacation lasts until the store ends it."""
+    """The vacation of a store. Without ``until``, the vacation lasts until the store's owner ends the vacation."""
 
     until: datetime | None = None
     note: str | None = None

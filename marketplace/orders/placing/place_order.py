@@ -70,7 +70,7 @@ class OrderRequest:
     """A request to place orders.
 
     :param items: no product twice; none for the whole cart
-    :param note: a note for each vendor
+    :param note: the buyer's note, which each vendor gets
     :param expected_total_minor: the total that the client showed, in kobo over all orders; another total is refused
     """
 
@@ -142,8 +142,8 @@ def place_checkout(session: Session, *, request: OrderRequest, now: datetime) ->
 def _lock_requested_items(session: Session, request: OrderRequest) -> Sequence[cart_operations.RequestedItem]:
     """Return the requested items after locking the buyer's profile.
 
-    The lock puts concurrent requests of a buyer in sequence. Without the lock, both could exceed the limit of
-    unpaid orders, and both would order the same cart.
+    The lock puts concurrent requests of a buyer in sequence. Without the lock, two requests could together exceed the
+    limit of unpaid orders, or both order the same cart.
     """
     identity_operations.lock_profile(session, user_id=request.buyer.id)
     if request.items is not None:
@@ -167,7 +167,10 @@ def _plan_orders(
     single_vendor: bool,
     now: datetime,
 ) -> list[VendorOrder]:
-    """Validate and price the items, reserve stock and allocate the wallet's part. All rows are locked afterwards."""
+    """Validate and price the items, reserve stock and allocate the wallet's part.
+
+    Products stay locked until the transaction ends. So does the balance of a wallet that pays a part.
+    """
     settings = platform_queries.fetch_platform_settings(session)
     features.ensure_feature_on(settings, features.CHECKOUT, now=now)
     vendor_orders = validate_and_price(
@@ -292,7 +295,10 @@ _COPIED_ADDRESS_FIELDS = {
 def _resolve_delivery_address(
     session: Session, delivery: Delivery, *, buyer: identity_queries.Caller, campus_id: UUID
 ) -> dict[str, Any]:
-    """Copy the destination, so that later changes of the address do not change the order."""
+    """Copy the destination, so that later changes of the address do not change the order.
+
+    :raises ValidationError: the address does not exist, or the hub is not on the vendor's campus
+    """
     if delivery.method == "pickup":
         hub = platform_queries.find_hub(session, hub_id=delivery.hub_id) if delivery.hub_id else None
         if hub is None or hub.campus_id != campus_id:
@@ -390,7 +396,7 @@ def _pay_from_wallet(
     """Move the wallet's part of orders into escrow, and mark fully paid orders as paid.
 
     :param amounts_minor: kobo by order; the orders were inserted in this transaction with these wallet parts
-    :raises InsufficientFundsError: the wallet holds less
+    :raises InsufficientFundsError: the wallet balance is less than the sum of the amounts
     """
     order_ids = sorted(order_id for order_id, minor in amounts_minor.items() if minor)
     if not order_ids:

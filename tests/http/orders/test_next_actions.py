@@ -140,7 +140,7 @@ def test_refused_cancellation_of_shipped_order_mentions_dispute(desk: ShopClient
     problem = assert_problem(perform(desk, desk.buyer, desk.shipped(), "cancel"), 409, "CONCURRENCY_CONFLICT")
     assert problem["detail"] == (
         "The order is shipped, but cancel requires pending_payment or paid_escrow or processing."
-        " To contest a shipped or delivered order, open a dispute."
+        " For a problem with a shipped or delivered order, contact support."
     )
 
 
