@@ -109,7 +109,7 @@ WEBHOOK_DEAD = AlertTexts(
 OUTBOX_GIVEN_UP = AlertTexts(
     subject="a topic of the outbox",
     meaning=(
-        "A task failed on its last try, almost 23 hours after the first."
+        "A task failed on the last try, almost 23 hours after the first try."
         " The worker does not retry the task any more."
     ),
     first_step=(
@@ -295,14 +295,15 @@ PAYOUT_STALLED = AlertTexts(
     ),
     first_step=(
         "1. List the payouts: `GET /api/payouts/stalled`. 2. Approve and dispatch a waiting batch"
-        " (`POST /api/payouts/batches/:id/approve`, `POST /api/payouts/dispatch`), or reject it. 3. For a payout"
-        " that was sent, look up the reference in the gateway's dashboard and poll: `POST /api/payouts/:id/ask`."
+        " (`POST /api/payouts/batches/:id/approve`, `POST /api/payouts/dispatch`), or reject the batch"
+        " (`POST /api/payouts/batches/:id/reject`). 3. For a payout that was sent, look up the reference in the"
+        " gateway's dashboard and poll: `POST /api/payouts/:id/ask`."
     ),
     resolution="Ends when no payout of the batch waits any more, or an officer resolves it.",
 )
 REFUND_REFUSED = AlertTexts(
     subject="a refund",
-    meaning="The gateway refused to send a refund. The buyer does not have the money. The refund has failed.",
+    meaning="The gateway refused to send a refund, so the refund has failed. The buyer does not have the money.",
     first_step=(
         "1. Find the refund: `GET /api/payments/refunds?status=failed`. 2. Look up the cause in the gateway's"
         " dashboard. 3. Retry the refund (`POST /api/payments/refunds/:id/retry`) or credit the buyer's wallet"

@@ -194,6 +194,9 @@ PAYMENT_UNDER_REVIEW = "A payment for this order is under review. We will notify
 PAYMENT_WINDOW_OVER = "The time to pay for this order is over. Place the order again."
 ORDER_NOT_PAYABLE = "Only a pending_payment order can be paid. Current status: {statuses}."
 PAYMENT_CHANGED = "The payment or an order has changed meanwhile (payment status: {status}). Try again."
+PAYMENT_REFUSED_BY_GATEWAY = (
+    "The payment gateway refused the payment. Try again later, or choose another payment method."
+)
 INITIALIZATION_IN_PROGRESS = "Another request is initializing this payment. Try again in a few seconds."
 
 ESCROW_ALREADY_RELEASED = (

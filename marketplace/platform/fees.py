@@ -16,7 +16,9 @@ class FeeSetting:
 
 FEES: dict[str, FeeSetting] = {
     "commission_bps": FeeSetting(
-        0, 5_000, "The platform's commission on items in basis points, for categories without a commission"
+        0,
+        5_000,
+        "The platform's commission on items in basis points, for categories without a rate of their own",
     ),
     "service_fee_minor": FeeSetting(0, _MAX_FEE_MINOR, "The service fee of an order, in kobo"),
     "delivery_fee_minor": FeeSetting(0, _MAX_FEE_MINOR, "The delivery fee of a delivered order, in kobo"),

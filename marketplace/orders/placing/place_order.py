@@ -302,7 +302,7 @@ def _resolve_delivery_address(
     if delivery.method == "pickup":
         hub = platform_queries.find_hub(session, hub_id=delivery.hub_id) if delivery.hub_id else None
         if hub is None or hub.campus_id != campus_id:
-            raise ValidationError.of("hubId", "The vendor's campus has no such hub.")
+            raise ValidationError.of("hubId", "Must be a hub on the vendor's campus.")
         return {"hubId": str(hub.id), "hub": hub.name, "address": hub.address}
     if delivery.address is not None:
         return delivery.address

@@ -238,7 +238,7 @@ def _initialize_payment(
             # The gateway's response was lost, or the reference was initialized by the other payment method. A new
             # reference replaces the old one. A late charge for the old reference is still matched to the order.
             database.in_transaction(lifecycle.abandon_intent, intent_id=intent.id, now=clock())
-    raise ProviderUnavailableError("The payment gateway refused the payment.")
+    raise ProviderUnavailableError(texts.PAYMENT_REFUSED_BY_GATEWAY)
 
 
 def _is_reference_known(database: Database, gateway: PaymentGateway, intent: Intent) -> bool:

@@ -119,7 +119,7 @@ ESCROW_TEXTS = {
         "The buyer pays the rest, or the order ends and this amount is refunded.",
     ),
     states.PAID_ESCROW: (
-        "The order is paid and waits for the vendor to accept it.",
+        "The order is paid. The vendor has not accepted the order yet.",
         "The vendor accepts the order. Until the order is shipped, it can be cancelled for a full refund.",
     ),
     states.PROCESSING: (
@@ -128,7 +128,7 @@ ESCROW_TEXTS = {
     ),
     states.SHIPPED: (
         "The order is on its way. Escrow is released only with the buyer's delivery PIN or confirmation.",
-        "The buyer gives the vendor the PIN on delivery. After 14 days without it, our staff decide.",
+        "The buyer gives the vendor the PIN on delivery. After 14 days without a confirmed delivery, our staff decide.",
     ),
     states.DISPUTED: (
         "The order is disputed, so escrow is frozen until the dispute is decided.",
@@ -160,9 +160,9 @@ IN_TRANSIT_TEXTS = {
     ),
 }
 
-RELEASED_TO_VENDOR = "The delivery was confirmed, and the money is in the vendor's balance."
+RELEASED_TO_VENDOR = "The delivery was confirmed, and the money was added to the vendor's balance."
 RELEASED_TO_VENDOR_LESS_FEES = (
-    "The delivery was confirmed, and the money is in the vendor's balance, less our fees."
+    "The delivery was confirmed, and the money was added to the vendor's balance, less our fees."
 )
 RELEASED_TO_VENDOR_NEXT = "The vendor's next payout includes the amount, unless an earlier payout did."
 RELEASED_TO_PLATFORM = "This is the commission and the service fee."
