@@ -14,14 +14,14 @@ __all__ = ["clock", "gateway", "paying_services"]
 
 @pytest.fixture(autouse=True)
 def no_rows(request: pytest.FixtureRequest) -> None:
-    """Begin each test without rows: a sweep takes all that is due, and a worker all that waits."""
+    """Begin each test with empty tables: sweeps and workers would process rows of other tests."""
     if "database_url" in request.fixturenames:
         request.getfixturevalue("empty_database")()
 
 
 @pytest.fixture
 def relay(paying_services: Services) -> Iterator[Dispatcher]:
-    """The queues, empty before and after."""
+    """A dispatcher whose queues are empty before and after the test."""
     made = Dispatcher(paying_services)
     with Redis.from_url(paying_services.settings.redis_url) as server:
         for queue in made.queues.values():

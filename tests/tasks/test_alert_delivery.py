@@ -1,4 +1,4 @@
-"""Alerts in the hands of workers: told once on each channel, by workers that die, on channels that are down."""
+"""Alert delivery: one message per channel despite crashed workers and failing channels."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -47,11 +47,11 @@ TIMEOUT_SECONDS = 20
 
 
 class _KilledError(BaseException):
-    """Stands for a worker that is killed: nothing catches it."""
+    """Simulate the kill of a worker. No handler catches this error."""
 
 
-class Mortal:
-    """A channel, in a process that dies before or after it has sent something."""
+class CrashingChannel:
+    """A channel whose worker crashes before or after sending."""
 
     def __init__(self, channel: messaging_alert_channels.AlertChannel, moment: str) -> None:
         self.minimum_severity = channel.minimum_severity
@@ -73,22 +73,22 @@ def mail() -> Iterator[MailServer]:
 
 
 @pytest.fixture
-def told(gateway: TestGateway) -> Iterator[Callable[[], list[str]]]:
-    """Gives the texts that the chat was told, of the test's own."""
+def chat_texts(gateway: TestGateway) -> Iterator[Callable[[], list[str]]]:
+    """A function that lists the texts of the chat messages of this test."""
     gateway.server.chat.forget()
     yield lambda: [message["text"] for message in gateway.server.chat.told()[1]]
     gateway.server.chat.forget()
 
 
 @pytest.fixture
-def telling(
+def services(
     paying_services: Services,
     gateway: TestGateway,
     mail: MailServer,
-    told: Callable[[], list[str]],
+    chat_texts: Callable[[], list[str]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Services:
-    """What the application shares, with both channels at their real other ends."""
+    """The application's services with a real chat server and a real mail server."""
     monkeypatch.setattr(messaging_alert_channels, "_TIMEOUT_SECONDS", 1.0)
     given = replace(
         paying_services.settings,
@@ -105,7 +105,7 @@ def telling(
 
 
 class Case:
-    """An alert, and the events that tell of it."""
+    """An alert with its delivery events."""
 
     def __init__(self, services: Services, clock: MovableClock, **values: Any) -> None:
         self.services, self.clock = services, clock
@@ -128,7 +128,7 @@ class Case:
             return {(row["payload"]["channel"], row["payload"]["event"]): dict(row) for row in rows}
 
     def run(self, services: Services | None = None, *, only: str | None = None) -> None:
-        """Have a worker take up all that is to be told, as often as it is tried."""
+        """Run each unfinished delivery event of the alert when the event is due."""
         relay = Dispatcher(services or self.services)
         for (channel, _), row in self.events().items():
             if only in (None, channel) and row["done_at"] is None:
@@ -153,24 +153,24 @@ class Case:
         return sorted((channel_kind(one.channel), one.event, one.sent_at is not None) for one in shown)
 
     def waiting(self) -> dict[str, tuple[int, str | None]]:
-        """Give how often what is not told was tried, and what it failed at."""
+        """Map each unsent message's channel to its attempts and last error."""
         with self.database.reading() as session:
             shown = list_unsent_messages(session, alert_id=self.id)
         return {one.payload["channel"]: (one.attempts, one.last_error) for one in shown}
 
 
 @pytest.fixture
-def case(telling: Services, clock: MovableClock) -> Case:
-    return Case(telling, clock)
+def case(services: Services, clock: MovableClock) -> Case:
+    return Case(services, clock)
 
 
-class TestTelling:
-    def test_both_channels_once_when_it_is_raised_and_once_when_it_is_over(
-        self, case: Case, mail: MailServer, told: Callable[[], list[str]]
+class TestDelivery:
+    def test_each_channel_gets_raised_and_resolved_messages_once(
+        self, case: Case, mail: MailServer, chat_texts: Callable[[], list[str]]
     ) -> None:
         for _ in range(3):
             case.run()
-        [text_] = told()
+        [text_] = chat_texts()
         kind = kinds.ALERT_KINDS["REFUND_REFUSED"]
         assert text_.startswith("*[SEV-2] REFUND_REFUSED: The gateway refused a refund*\n")
         for part in (case.subject, "amountMinor 250050", kind.meaning, f"marketplace alerts show {case.id}"):
@@ -184,17 +184,21 @@ class TestTelling:
         for _ in range(3):
             case.run()
 
-        assert told()[1].startswith("*[RESOLVED SEV-2] REFUND_REFUSED")
-        assert "Resolved automatically at 2026-11-20 09:30:00 UTC: The refund is processed." in told()[1]
-        assert "The alert was raised once" in told()[1]
+        assert chat_texts()[1].startswith("*[RESOLVED SEV-2] REFUND_REFUSED")
+        assert (
+            "Resolved automatically at 2026-11-20 09:30:00 UTC: The refund is processed." in chat_texts()[1]
+        )
+        assert "The alert was raised once" in chat_texts()[1]
         assert mail.mails[1]["Message-ID"] == f"<{case.id}.resolved@shop.test>"
-        assert (len(told()), len(mail.mails)) == (2, 2)
+        assert (len(chat_texts()), len(mail.mails)) == (2, 2)
         assert case.done()
         assert case.messages() == [
             (channel, event, True) for channel in sorted(CHANNELS) for event in ("raised", "resolved")
         ]
 
-    def test_repeats_are_not_told(self, case: Case, mail: MailServer, told: Callable[[], list[str]]) -> None:
+    def test_repeated_alert_sends_no_second_message(
+        self, case: Case, mail: MailServer, chat_texts: Callable[[], list[str]]
+    ) -> None:
         for _ in range(5):
             case.database.in_transaction(
                 raise_alert,
@@ -206,16 +210,16 @@ class TestTelling:
             )
         case.run()
 
-        assert (len(told()), len(mail.mails)) == (1, 1)
+        assert (len(chat_texts()), len(mail.mails)) == (1, 1)
 
-    def test_each_channel_is_told_from_its_own_severity_on(
-        self, telling: Services, clock: MovableClock, mail: MailServer, told: Callable[[], list[str]]
+    def test_channel_gets_alerts_from_minimum_severity_on(
+        self, services: Services, clock: MovableClock, mail: MailServer, chat_texts: Callable[[], list[str]]
     ) -> None:
-        case = Case(telling, clock, identifier="REFUND_STUCK")
+        case = Case(services, clock, identifier="REFUND_STUCK")
 
         case.run()
-        assert (told(), len(mail.mails), case.done()) == ([], 1, True)
-        # Once it is worse, those are told who were not, and nobody else.
+        assert (chat_texts(), len(mail.mails), case.done()) == ([], 1, True)
+        # A higher severity notifies only the channels that were not notified before.
         case.database.in_transaction(
             raise_alert,
             identifier=case.identifier,
@@ -226,10 +230,10 @@ class TestTelling:
             severity="SEV-1",
         )
         case.run()
-        assert (len(told()), len(mail.mails)) == (1, 1)
-        assert told()[0].startswith("*[SEV-1] REFUND_STUCK")
+        assert (len(chat_texts()), len(mail.mails)) == (1, 1)
+        assert chat_texts()[0].startswith("*[SEV-1] REFUND_STUCK")
 
-    def test_without_channels_it_is_done(self, paying_services: Services, clock: MovableClock) -> None:
+    def test_event_is_done_without_channels(self, paying_services: Services, clock: MovableClock) -> None:
         case = Case(paying_services, clock)
 
         case.run()
@@ -237,66 +241,70 @@ class TestTelling:
         assert case.done()
         assert case.messages() == []
 
-    def test_alert_resolved_before_delivery_says_so(self, case: Case, told: Callable[[], list[str]]) -> None:
+    def test_alert_resolved_before_delivery_says_so(
+        self, case: Case, chat_texts: Callable[[], list[str]]
+    ) -> None:
         case.resolve()
         case.run()
 
-        first, second = told()
+        first, second = chat_texts()
         assert "This alert is already resolved. Resolved automatically" in first
         assert second.startswith("*[RESOLVED")
 
     def test_sweep_delivers_alerts_of_lost_messages(
-        self, case: Case, telling: Services, relay: Dispatcher, told: Callable[[], list[str]]
+        self, case: Case, services: Services, relay: Dispatcher, chat_texts: Callable[[], list[str]]
     ) -> None:
-        """Nothing was nudged: the rows alone are what the worker finds."""
+        """No wake-up was sent, so the worker finds the rows by a sweep."""
         with case.database.transaction() as session:
             session.execute(
                 text("UPDATE outbox_events SET due_at = '2001-01-01' WHERE payload ->> 'alertId' = :id"),
                 {"id": str(case.id)},
             )
-        mine = Dispatcher(telling)
+        mine = Dispatcher(services)
         mine.sweep_outbox(NOW)
         queue = mine.queues[queues.NOTIFICATIONS]
         while (task := queue.dequeue()) is not None:
             queue.execute(task)
 
-        assert any(case.subject in one for one in told())
+        assert any(case.subject in one for one in chat_texts())
         assert case.done()
 
 
 class TestFaults:
     @pytest.mark.parametrize("channel", CHANNELS)
-    def test_a_worker_killed_before_it_sent_is_made_up_for(
+    def test_message_of_worker_killed_before_sending_is_sent_later(
         self,
-        telling: Services,
+        services: Services,
         clock: MovableClock,
         case: Case,
         mail: MailServer,
-        told: Callable[[], list[str]],
+        chat_texts: Callable[[], list[str]],
         channel: str,
     ) -> None:
         mortal = {
-            name: Mortal(one, "before it is sent") if channel_kind(name) == channel else one
-            for name, one in telling.alert_channels.items()
+            name: CrashingChannel(one, "before it is sent") if channel_kind(name) == channel else one
+            for name, one in services.alert_channels.items()
         }
         with pytest.raises(_KilledError):
-            case.run(replace(telling, alert_channels=mortal), only=channel)
-        # While its claim lasts nobody else is at it; then somebody is.
+            case.run(replace(services, alert_channels=mortal), only=channel)
+        # Another worker waits until the lease of the crashed worker ends.
         case.run(only=channel)
-        assert (told(), mail.mails) == ([], [])
+        assert (chat_texts(), mail.mails) == ([], [])
 
         clock.now = later(minutes=4)
         case.run()
 
-        assert (len(told()), len(mail.mails)) == (1, 1)
+        assert (len(chat_texts()), len(mail.mails)) == (1, 1)
         assert case.done()
 
-    def test_a_worker_killed_after_it_sent_sends_it_again_under_the_same_name(
-        self, telling: Services, clock: MovableClock, case: Case, mail: MailServer
+    def test_worker_killed_after_sending_repeats_mail_with_same_message_id(
+        self, services: Services, clock: MovableClock, case: Case, mail: MailServer
     ) -> None:
-        mortal = {name: Mortal(one, "after it was sent") for name, one in telling.alert_channels.items()}
+        mortal = {
+            name: CrashingChannel(one, "after it was sent") for name, one in services.alert_channels.items()
+        }
         with pytest.raises(_KilledError):
-            case.run(replace(telling, alert_channels=mortal), only="email")
+            case.run(replace(services, alert_channels=mortal), only="email")
 
         clock.now = later(minutes=4)
         case.run()
@@ -305,11 +313,11 @@ class TestFaults:
         assert first["Message-ID"] == second["Message-ID"]
         assert case.done()
 
-    def test_two_workers_at_the_same_message(
-        self, telling: Services, case: Case, told: Callable[[], list[str]]
+    def test_concurrent_workers_send_same_message_once(
+        self, services: Services, case: Case, chat_texts: Callable[[], list[str]]
     ) -> None:
-        """The second comes while the first is sending: it is put off, and finds it sent."""
-        inner = telling.alert_channels["chat"]
+        """The second worker is postponed while the first sends, and then finds the message sent."""
+        inner = services.alert_channels["chat"]
 
         class Slow:
             minimum_severity = inner.minimum_severity
@@ -318,39 +326,39 @@ class TestFaults:
                 case.run(only="chat")
                 inner.send(message)
 
-        case.run(replace(telling, alert_channels={"chat": Slow()}), only="chat")
-        assert len(told()) == 1
+        case.run(replace(services, alert_channels={"chat": Slow()}), only="chat")
+        assert len(chat_texts()) == 1
         assert not case.done()
 
         case.run()
 
-        assert len(told()) == 1
+        assert len(chat_texts()) == 1
         assert case.done()
 
-    def test_a_chat_that_is_down_holds_up_neither_mail_nor_cause(
-        self, gateway: TestGateway, case: Case, mail: MailServer, told: Callable[[], list[str]]
+    def test_failing_chat_does_not_delay_mail(
+        self, gateway: TestGateway, case: Case, mail: MailServer, chat_texts: Callable[[], list[str]]
     ) -> None:
         gateway.server.chat.plan("error", 2)
 
         case.run()
-        assert (told(), len(mail.mails)) == ([], 1)
+        assert (chat_texts(), len(mail.mails)) == ([], 1)
         case.run()
         case.run()
 
-        assert (len(told()), len(mail.mails), case.done()) == (1, 1, True)
+        assert (len(chat_texts()), len(mail.mails), case.done()) == (1, 1, True)
         assert case.events()[("chat", "raised")]["attempts"] == 3
         assert case.waiting() == {}
 
-    def test_a_receiver_who_is_refused_is_tried_again_alone(
-        self, telling: Services, clock: MovableClock, mail: MailServer
+    def test_refused_mail_recipient_is_retried_alone(
+        self, services: Services, clock: MovableClock, mail: MailServer
     ) -> None:
         given = replace(
-            telling.settings,
+            services.settings,
             alert_email_to=("late@refused.test", *TO),
             alert_email_from="alerts@shop.test",
             smtp_url=f"smtp://127.0.0.1:{mail.port}",
         )
-        case = Case(changed(telling, alert_channels=make_alert_channels(given)), clock)
+        case = Case(changed(services, alert_channels=make_alert_channels(given)), clock)
 
         for _ in range(2):
             case.run(only=EMAIL)
@@ -369,7 +377,7 @@ class TestFaults:
             email_channel_name(address) for address in ("late@refused.test", *TO)
         }
 
-    def test_a_mail_that_was_taken_is_sent_once_whatever_the_server_says_then(
+    def test_accepted_mail_is_sent_once_despite_later_server_errors(
         self, case: Case, mail: MailServer
     ) -> None:
         mail.fault = "sulk"
@@ -380,17 +388,17 @@ class TestFaults:
         assert len(mail.mails) == 1
         assert case.events()[("email", "raised")]["done_at"] is not None
 
-    def test_a_mail_server_that_is_down_holds_up_no_chat(
-        self, case: Case, mail: MailServer, told: Callable[[], list[str]]
+    def test_failing_mail_server_does_not_delay_chat(
+        self, case: Case, mail: MailServer, chat_texts: Callable[[], list[str]]
     ) -> None:
         mail.fault = "refuse"
 
         case.run()
-        assert (len(told()), mail.mails) == (1, [])
+        assert (len(chat_texts()), mail.mails) == (1, [])
         mail.fault = None
         case.run()
 
-        assert (len(told()), len(mail.mails), case.done()) == (1, 1, True)
+        assert (len(chat_texts()), len(mail.mails), case.done()) == (1, 1, True)
 
     def test_undeliverable_message_is_given_up_with_one_alert(self, gateway: TestGateway, case: Case) -> None:
         gateway.server.chat.plan("refused", outbox.MAX_TRIES)
@@ -421,8 +429,8 @@ class TestFaults:
         }
 
 
-class Hanging:
-    """A channel that says nothing until it is let go, and then takes nothing, until it is well."""
+class HangingChannel:
+    """A channel that hangs until released, then fails until it is repaired."""
 
     def __init__(self) -> None:
         self.minimum_severity = "SEV-3"
@@ -440,41 +448,41 @@ class Hanging:
         raise ProviderUnavailableError("No answer.")
 
 
-class TestAChannelThatHangs:
-    """One thread of a worker waits for it; everything else goes on."""
+class TestHangingChannel:
+    """A hanging channel blocks one thread of a worker and no other work."""
 
     @pytest.fixture
-    def hanging(self) -> Hanging:
-        return Hanging()
+    def hanging(self) -> HangingChannel:
+        return HangingChannel()
 
     @pytest.fixture
-    def hung_up(
-        self, telling: Services, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+    def hanging_services(
+        self, services: Services, hanging: HangingChannel, monkeypatch: pytest.MonkeyPatch
     ) -> Iterator[Services]:
-        """A process in which one message waits for the mail server: so does nobody else, however patient."""
+        """Services with a hanging mail server. Threads wait only 10 ms for their turn at a circuit breaker."""
         monkeypatch.setattr(circuit_breaker, "_TURN_TIMEOUT_SECONDS", 0.01)
         yield replace(
-            telling, alert_channels={"chat": telling.alert_channels["chat"], "email:of-a-test": hanging}
+            services, alert_channels={"chat": services.alert_channels["chat"], "email:of-a-test": hanging}
         )
         hanging.let_go.set()
 
     def test_hanging_channel_holds_one_thread_and_chat_continues(
         self,
-        hung_up: Services,
-        hanging: Hanging,
+        hanging_services: Services,
+        hanging: HangingChannel,
         clock: MovableClock,
-        told: Callable[[], list[str]],
+        chat_texts: Callable[[], list[str]],
     ) -> None:
-        cases = [Case(hung_up, clock) for _ in range(6)]
+        cases = [Case(hanging_services, clock) for _ in range(6)]
         with ThreadPoolExecutor(1) as pool:
             first = pool.submit(cases[0].run, only=EMAIL)
             assert hanging.asked.acquire(timeout=TIMEOUT_SECONDS)
-            # In the order in which a worker would take them: each mail before its chat.
+            # A worker takes the mail of each alert before the chat message.
             for case in cases[1:]:
                 case.run(only=EMAIL)
                 case.run(only="chat")
 
-            assert len(told()) == 5
+            assert len(chat_texts()) == 5
             assert hanging.calls == 1
             assert {case.waiting()["email"] for case in cases[1:]} == {(0, "CircuitOpenError")}
             hanging.let_go.set()
@@ -483,16 +491,16 @@ class TestAChannelThatHangs:
         assert cases[0].waiting()["email"] == (1, "ProviderUnavailableError")
 
     def test_hanging_channel_is_retried_and_loses_no_alert(
-        self, hung_up: Services, hanging: Hanging, clock: MovableClock
+        self, hanging_services: Services, hanging: HangingChannel, clock: MovableClock
     ) -> None:
-        cases = [Case(hung_up, clock) for _ in range(4)]
+        cases = [Case(hanging_services, clock) for _ in range(4)]
         hanging.let_go.set()
         cases[0].run(only=EMAIL)
         failed_at = clock.now
 
         for seconds in (0, 9.999):
             clock.now = failed_at + timedelta(seconds=seconds)
-            relay = Dispatcher(hung_up)
+            relay = Dispatcher(hanging_services)
             for case in cases[1:]:
                 row = case.events()[("email", "raised")]
                 relay.run_row(queues.NOTIFICATIONS, "outbox", str(row["id"]))
@@ -500,7 +508,7 @@ class TestAChannelThatHangs:
         due = {case.events()[("email", "raised")]["due_at"] for case in cases}
         assert due == {failed_at + circuit_breaker.OPEN_DURATION}
 
-        # The first one asks again, which is one more try of his; for the others it is none.
+        # Only the first event probes the channel, so only its attempts increase.
         for case in cases:
             case.run(only=EMAIL)
         assert hanging.calls == 2
@@ -513,8 +521,8 @@ class TestAChannelThatHangs:
         assert [case.events()[("email", "raised")]["attempts"] for case in cases] == [3, 1, 1, 1]
 
 
-class TestRaisingInTasks:
-    def test_work_that_is_given_up(
+class TestAlertsOfTasks:
+    def test_outbox_event_given_up_raises_alert(
         self, relay: Dispatcher, database: Database, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         topic = f"test.{uuid4().hex}"
@@ -545,7 +553,7 @@ class TestRaisingInTasks:
                 "error": "ZeroDivisionError",
             }
 
-    def test_a_key_that_the_gateway_refuses_until_it_takes_a_refund(
+    def test_gateway_key_alert_is_resolved_when_refund_succeeds(
         self,
         paying_services: Services,
         relay: Dispatcher,
@@ -583,14 +591,14 @@ class TestRaisingInTasks:
 
         clock.now = later(minutes=10)
         with database.transaction() as session:
-            # Its claim runs out by the real time.
+            # The lease ends by real time, not by the test clock.
             session.execute(text("UPDATE refunds SET asking_until = NULL WHERE id = :id"), {"id": made["id"]})
         relay.run_row("webhooks", "outbox", str(event_id))
         assert gateway.calls(intent.reference)["POST /refund"] == 1
         assert not is_open()
 
 
-def test_severities_that_a_channel_is_for() -> None:
+def test_channel_accepts_severities_up_to_minimum() -> None:
     assert [messages.is_severe_enough("SEV-2", severity) for severity in kinds.SEVERITIES] == [
         True,
         True,

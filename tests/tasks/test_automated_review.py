@@ -1,4 +1,4 @@
-"""The screening as its worker does it: read, ask the provider over HTTP, settle; late, twice and interrupted."""
+"""Automated review by workers: provider calls over HTTP, delays, duplicates and interruptions."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ FIELDS = {
 
 
 class Ai:
-    """The sandbox's AI provider, as scripts use it."""
+    """The controls of the sandbox's AI provider."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -86,7 +86,7 @@ def store(market: Market) -> Store:
 
 @pytest.fixture
 def make(market: Market, store: Store, database: Database) -> Callable[..., UUID]:
-    """Makes a listing as its vendor does."""
+    """A function that creates a listing as its vendor does."""
 
     def make(**fields: Any) -> UUID:
         return database.in_transaction(
@@ -103,7 +103,7 @@ def make(market: Market, store: Store, database: Database) -> Callable[..., UUID
 
 
 def events_of(database: Database, product_id: UUID) -> list[UUID]:
-    """Give the ids of a listing's events, in order."""
+    """List the ids of a listing's events in order."""
     with database.reading() as session:
         due = outbox.list_due_events(
             session, queue=queues.AI_MODERATION, now=NOW + timedelta(days=9), limit=10_000
@@ -134,7 +134,7 @@ def edit(database: Database, market: Market, store: Store, product_id: UUID, **c
     )
 
 
-def test_a_clean_listing_is_published_and_nothing_else_is_told_of_it(
+def test_clean_listing_is_published_and_only_listing_text_is_sent(
     worker: Dispatcher,
     database: Database,
     market: Market,
@@ -150,12 +150,12 @@ def test_a_clean_listing_is_published_and_nothing_else_is_told_of_it(
 
     assert market.row(Product, product_id).status == "published"
     assert event(database, event_id)["done_at"] == NOW
-    # Title, description and tags: neither whose it is nor where.
+    # The provider gets title, description and tags, but neither vendor nor campus.
     assert ai.texts() == ["Reading lamp\nHardly used.\nlamp\ndesk"]
     assert [told["type"] for told in notifications_of(database, store.user_id)] == ["product_published"]
 
 
-def test_what_the_provider_flags_waits_for_staff(
+def test_flagged_listing_waits_for_staff_review(
     worker: Dispatcher,
     database: Database,
     market: Market,
@@ -176,7 +176,7 @@ def test_what_the_provider_flags_waits_for_staff(
         assert "script" not in reason
 
 
-def test_the_provider_is_not_asked_where_the_rules_have_found_something(
+def test_provider_is_not_called_when_rules_flag_listing(
     worker: Dispatcher,
     database: Database,
     market: Market,
@@ -192,7 +192,7 @@ def test_the_provider_is_not_asked_where_the_rules_have_found_something(
     assert ai.texts() == []
 
 
-def test_without_a_provider_the_rules_decide(
+def test_rules_decide_without_provider(
     services: Services,
     database: Database,
     market: Market,
@@ -210,9 +210,9 @@ def test_without_a_provider_the_rules_decide(
     assert ai.texts() == []
 
 
-class TestAProviderThatFails:
+class TestFailingProvider:
     @pytest.mark.parametrize("outcome", ["error", "refused", "garbled", "timeout"])
-    def test_is_asked_again_and_the_listing_goes_live_then(
+    def test_failed_check_is_retried_and_listing_is_published(
         self,
         *,
         worker: Dispatcher,
@@ -238,7 +238,7 @@ class TestAProviderThatFails:
         run(worker, event_id)
         assert market.row(Product, product_id).status == "published"
 
-    def test_for_ten_minutes_is_waited_for_no_longer(
+    def test_listing_is_held_after_ten_minutes_of_provider_failure(
         self,
         worker: Dispatcher,
         database: Database,
@@ -267,11 +267,11 @@ class TestAProviderThatFails:
         assert [told["type"] for told in notifications_of(database, store.user_id)] == ["product_held"]
 
 
-class TestMeanwhile:
-    """What happens while the provider is asked; it is asked by a stand-in that lets it happen."""
+class TestChangesDuringCheck:
+    """Changes while the provider checks a listing, made by a wrapper around the provider's client."""
 
     class Interrupted:
-        """Does something before it answers as the sandbox does."""
+        """Calls a function of the test before returning the sandbox's result."""
 
         def __init__(self, inner: Any, act: Callable[[], None]) -> None:
             self._inner, self._act = inner, act
@@ -284,7 +284,7 @@ class TestMeanwhile:
     def worker(self, services: Services, act: Callable[[], None]) -> Dispatcher:
         return Dispatcher(replace(services, moderator=self.Interrupted(services.moderator, act)))
 
-    def test_an_edit_is_decided_about_by_its_own_event(
+    def test_edit_during_check_is_decided_by_event_of_edit(
         self,
         *,
         services: Services,
@@ -304,7 +304,7 @@ class TestMeanwhile:
 
         run(self.worker(services, smuggle), first)
 
-        # The clean answer was about other words.
+        # The clean result applies to the text before the edit.
         assert (market.row(Product, product_id).status, market.row(Product, product_id).held) == (
             "in_review",
             False,
@@ -315,7 +315,7 @@ class TestMeanwhile:
         assert market.row(Product, product_id).held
         assert [told["type"] for told in notifications_of(database, store.user_id)] == ["product_held"]
 
-    def test_a_change_of_the_stock_does_not_matter(
+    def test_stock_change_during_check_does_not_affect_decision(
         self,
         services: Services,
         database: Database,
@@ -332,7 +332,7 @@ class TestMeanwhile:
         row = market.row(Product, product_id)
         assert (row.status, row.quantity) == ("published", 9)
 
-    def test_a_takedown_stands(
+    def test_takedown_during_check_is_kept(
         self,
         services: Services,
         database: Database,
@@ -347,7 +347,7 @@ class TestMeanwhile:
 
         assert market.row(Product, product_id).status == "removed"
 
-    def test_a_worker_that_dies_before_it_settles_leaves_an_event_that_is_due(
+    def test_event_stays_due_after_worker_crash_during_check(
         self,
         services: Services,
         worker: Dispatcher,
@@ -372,7 +372,7 @@ class TestMeanwhile:
         assert market.row(Product, product_id).status == "published"
         assert len(notifications_of(database, store.user_id)) == 1
 
-    def test_no_transaction_is_open_while_the_provider_is_asked(
+    def test_no_transaction_is_open_during_provider_call(
         self,
         services: Services,
         database: Database,
@@ -398,7 +398,7 @@ class TestMeanwhile:
         assert market.row(Product, product_id).status == "published"
 
 
-def test_workers_that_take_the_same_event_publish_and_tell_once(
+def test_concurrent_workers_publish_and_notify_once(
     services: Services,
     database: Database,
     market: Market,
@@ -418,7 +418,7 @@ def test_workers_that_take_the_same_event_publish_and_tell_once(
     assert event(database, event_id)["attempts"] == 1
 
 
-def test_a_slow_answer_that_comes_late_changes_nothing(
+def test_late_provider_answer_changes_nothing(
     services: Services,
     worker: Dispatcher,
     database: Database,
@@ -427,7 +427,7 @@ def test_a_slow_answer_that_comes_late_changes_nothing(
     make: Callable[..., UUID],
     clock: MovableClock,
 ) -> None:
-    """One worker waits for its answer while another has settled, and staff have taken the listing down since."""
+    """Another worker publishes the listing and staff take it down before the slow answer arrives."""
     product_id = make()
     [event_id] = events_of(database, product_id)
     asked, answered = threading.Event(), threading.Event()
@@ -436,7 +436,7 @@ def test_a_slow_answer_that_comes_late_changes_nothing(
         asked.set()
         assert answered.wait(TIMEOUT_SECONDS)
 
-    slow = TestMeanwhile().worker(services, wait)
+    slow = TestChangesDuringCheck().worker(services, wait)
     thread = threading.Thread(target=run, args=(slow, event_id))
     thread.start()
     assert asked.wait(TIMEOUT_SECONDS)

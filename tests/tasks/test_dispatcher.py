@@ -1,4 +1,4 @@
-"""The relay: nudges that never hurt, rows that are run once, sweeps for what was missed."""
+"""The dispatcher: wake-ups, single processing of rows, and sweeps for missed rows."""
 
 import socket
 from collections import Counter
@@ -34,13 +34,13 @@ from tests.support.purchases import (
 from tests.support.threads import at_once, unforeseen
 
 TOPIC = "test.topic"
-# Before all else that waits, so that a sweep of a busy database comes to it at once.
+# Earlier than all other due rows, so that a sweep takes these rows first.
 EARLY = datetime(2001, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What the handler of a topic of these tests was given; a payload with ``fail`` fails."""
+    """The payloads that the test handler received. A payload with ``fail`` raises an error."""
     seen: list[dict[str, Any]] = []
 
     def handler(_session: Session, payload: dict[str, Any], _now: datetime) -> None:
@@ -54,7 +54,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def connected(relay: Dispatcher) -> Iterator[Dispatcher]:
-    """The relay, told of this process's commits."""
+    """A dispatcher that receives the wake-ups of this process's commits."""
     before = list(wakeups._wakeup_senders)
     connect_wakeups(relay)
     yield relay
@@ -75,7 +75,7 @@ def outbox_row(database: Database, event_id: UUID) -> dict[str, Any]:
 
 
 def run_pending(relay: Dispatcher, queue: str) -> int:
-    """Do what a worker does with the messages that wait."""
+    """Execute all pending messages of a queue as a worker does."""
     count = 0
     while (task := relay.queues[queue].dequeue()) is not None:
         relay.queues[queue].execute(task)
@@ -84,12 +84,12 @@ def run_pending(relay: Dispatcher, queue: str) -> int:
 
 
 def scheduled(relay: Dispatcher, queue: str, row_id: UUID) -> list[Any]:
-    """Give the messages about a row that wait for their time, after a worker has put them aside."""
+    """List the scheduled messages of a row after a worker has handled the pending messages."""
     run_pending(relay, queue)
     return [task for task in relay.queues[queue].scheduled() if str(row_id) in task.args]
 
 
-class TestNudging:
+class TestWakeups:
     @pytest.fixture
     def long_backoff(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Make the pause after a failure longer than the test."""
@@ -119,7 +119,9 @@ class TestNudging:
 
         assert len(connections) == 1
 
-    def test_it_is_told_of_commits(self, connected: Dispatcher, database: Database, done: list[Any]) -> None:
+    def test_commit_sends_wakeup_that_runs_event(
+        self, connected: Dispatcher, database: Database, done: list[Any]
+    ) -> None:
         event_id = enqueue(database, {"n": 1})
 
         assert run_pending(connected, queues.NOTIFICATIONS) == 1
@@ -127,7 +129,7 @@ class TestNudging:
         assert done == [{"n": 1}]
         assert outbox_row(database, event_id)["done_at"] == NOW
 
-    def test_what_is_due_later_is_taken_up_when_it_is_due(
+    def test_future_event_runs_when_due(
         self, connected: Dispatcher, database: Database, clock: MovableClock, done: list[Any]
     ) -> None:
         event_id = enqueue(database, {"n": 5}, due_at=later(seconds=90))
@@ -143,7 +145,7 @@ class TestNudging:
 
 
 class TestRunningOutboxRows:
-    def test_a_row_is_run_once_however_often_it_is_nudged(
+    def test_row_with_repeated_wakeups_runs_once(
         self, relay: Dispatcher, database: Database, clock: MovableClock, done: list[Any]
     ) -> None:
         event_id = enqueue(database, {"n": 2})
@@ -153,7 +155,7 @@ class TestRunningOutboxRows:
         assert run_pending(relay, queues.NOTIFICATIONS) == 3
         assert done == [{"n": 2}]
 
-    def test_a_failure_is_kept_on_the_row_and_tried_again(
+    def test_failure_is_recorded_on_row_and_retried(
         self, relay: Dispatcher, database: Database, clock: MovableClock, done: list[Any]
     ) -> None:
         event_id = enqueue(database, {"fail": True})
@@ -170,7 +172,7 @@ class TestRunningOutboxRows:
         relay.run_row(queues.NOTIFICATIONS, "outbox", str(event_id))
         assert outbox_row(database, event_id)["attempts"] == 2
 
-    def test_a_topic_nobody_knows_is_a_failure(
+    def test_unknown_topic_is_recorded_as_failure(
         self, relay: Dispatcher, database: Database, clock: MovableClock
     ) -> None:
         event_id = enqueue(database, {}, topic="test.unknown")
@@ -179,7 +181,7 @@ class TestRunningOutboxRows:
 
         assert outbox_row(database, event_id)["last_error"] == "KeyError"
 
-    def test_a_row_that_is_not_there_is_nothing_to_do(self, relay: Dispatcher) -> None:
+    def test_missing_row_is_ignored(self, relay: Dispatcher) -> None:
         for table in ("outbox", "inbox"):
             relay.run_row(queues.WEBHOOKS, table, str(uuid4()))
 
@@ -188,7 +190,9 @@ class TestRunningInboxRows:
     def store(self, database: Database, body: bytes) -> UUID:
         return database.in_transaction(webhooks.receive_event, provider="gateway", body=body, now=EARLY)
 
-    def test_a_payment(self, relay: Dispatcher, database: Database, clock: MovableClock) -> None:
+    def test_payment_webhook_marks_order_as_paid(
+        self, relay: Dispatcher, database: Database, clock: MovableClock
+    ) -> None:
         with database.transaction() as session:
             shop = make_shop(session)
             order_id = place(session, shop, make_product(session, shop))
@@ -201,7 +205,7 @@ class TestRunningInboxRows:
             assert status_of(session, order_id) == "paid_escrow"
         assert scheduled(relay, queues.WEBHOOKS, inbox_id) == []
 
-    def test_one_that_must_wait_is_scheduled(
+    def test_webhook_to_retry_is_scheduled(
         self, relay: Dispatcher, database: Database, clock: MovableClock
     ) -> None:
         inbox_id = self.store(database, event_of(charge_data(f"checkout-{uuid4().hex}", 100)))
@@ -211,13 +215,13 @@ class TestRunningInboxRows:
         [task] = scheduled(relay, queues.WEBHOOKS, inbox_id)
         with database.reading() as session:
             due_at = row_of(session, "webhook_inbox", id=inbox_id)["due_at"]
-        # One second, give or take a fifth.
+        # The retry delay is one second with a jitter of 20 %.
         assert timedelta(seconds=0.8) <= due_at - NOW <= timedelta(seconds=1.2)
         assert task.eta.replace(tzinfo=UTC) > datetime.now(UTC) - timedelta(seconds=5)
 
 
 class TestSweeping:
-    def test_what_a_lost_message_left_behind_is_handed_on(
+    def test_sweep_enqueues_due_rows_without_message(
         self, relay: Dispatcher, database: Database, clock: MovableClock, done: list[Any]
     ) -> None:
         event_id = enqueue(database, {"n": 3})
@@ -237,10 +241,10 @@ class TestSweeping:
         with database.reading() as session:
             assert row_of(session, "webhook_inbox", id=inbox_id)["status"] == "dead"
 
-    def test_relays_at_once_process_each_event_once(
+    def test_concurrent_dispatchers_process_each_event_once(
         self, paying_services: Services, database: Database, clock: MovableClock
     ) -> None:
-        """The queues' server is away, so that each works on the same rows itself; each event came twice."""
+        """The queue server is down, so each dispatcher processes the same rows inline. Each event is stored twice."""
         inbox, orders = [], []
         for _ in range(6):
             with database.transaction() as session:
@@ -264,7 +268,7 @@ class TestSweeping:
             for order_id in orders:
                 row_of(session, "order_events", order_id=order_id, trigger="pay")
 
-    def test_a_row_that_fails_beyond_noting_holds_up_nothing_behind_it(
+    def test_row_with_unrecorded_failure_does_not_block_next_rows(
         self,
         relay: Dispatcher,
         paying_services: Services,
@@ -272,7 +276,7 @@ class TestSweeping:
         clock: MovableClock,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """Also where a sweep works on them itself, one after the other."""
+        """The sweep processes both rows inline, one after another."""
         poison, good = (
             database.in_transaction(webhooks.receive_event, provider="gateway", body=b"{", now=at)
             for at in (EARLY, EARLY + timedelta(seconds=1))
@@ -306,7 +310,7 @@ class TestSweeping:
             run_pending(relay, queue)
             assert {"queue": queue} in done
 
-    def test_what_has_just_become_due_has_its_message_on_the_way(
+    def test_sweep_skips_rows_due_within_grace_period(
         self, relay: Dispatcher, database: Database, done: list[Any]
     ) -> None:
         enqueue(database, {"n": 6}, due_at=EARLY + timedelta(seconds=1))
@@ -316,10 +320,10 @@ class TestSweeping:
         run_pending(relay, queues.NOTIFICATIONS)
         assert {"n": 6} not in done
 
-    def test_a_huge_backlog_is_handed_on_in_parts(
+    def test_sweep_enqueues_large_backlog_in_parts(
         self, relay: Dispatcher, database: Database, monkeypatch: pytest.MonkeyPatch, done: list[Any]
     ) -> None:
-        """The longest waiting first; and no more messages are piled up than are worked off soon."""
+        """The oldest rows come first, and the queue never exceeds its maximum length."""
         monkeypatch.setattr(relay_module, "MAX_QUEUE_LENGTH", 5)
         early = EARLY - timedelta(days=1)
         with database.transaction() as session:
@@ -339,7 +343,7 @@ class TestSweeping:
             run_pending(relay, queues.NOTIFICATIONS)
             assert [one["part"] for one in done if "part" in one] == parts
 
-    def test_it_costs_no_more_than_a_look_while_there_are_messages_enough(
+    def test_sweep_enqueues_nothing_while_queue_is_full(
         self, relay: Dispatcher, database: Database, monkeypatch: pytest.MonkeyPatch, done: list[Any]
     ) -> None:
         monkeypatch.setattr(relay_module, "MAX_QUEUE_LENGTH", 1)
@@ -349,7 +353,7 @@ class TestSweeping:
         assert relay.sweep_outbox(EARLY + SWEEP_GRACE).processed_inline == 0
         assert relay.queues[queues.NOTIFICATIONS].pending_count() == 1
 
-    def test_without_the_queues_server_it_works_itself(
+    def test_sweep_processes_rows_inline_without_queue_server(
         self, paying_services: Services, database: Database, clock: MovableClock, done: list[Any]
     ) -> None:
         cut_off = Dispatcher(changed(paying_services, redis_url=f"redis://127.0.0.1:{closed_port()}/0"))
@@ -366,7 +370,7 @@ class TestSweeping:
         with database.reading() as session:
             assert row_of(session, "webhook_inbox", id=inbox_id)["status"] == "dead"
 
-    def test_what_it_works_on_itself_is_bounded_in_number_and_time(
+    def test_inline_processing_is_limited_in_rows_and_seconds(
         self,
         paying_services: Services,
         database: Database,
@@ -388,7 +392,9 @@ class TestSweeping:
 
 
 class TestStopping:
-    def test_what_goes_on_is_handed_back(self, relay: Dispatcher, database: Database) -> None:
+    def test_running_rows_are_requeued_and_periodic_tasks_are_not(
+        self, relay: Dispatcher, database: Database
+    ) -> None:
         event_id, inbox_id = enqueue(database, {"n": 9}), uuid4()
         going_on = [(queues.NOTIFICATIONS, "outbox", event_id), (queues.WEBHOOKS, "inbox", inbox_id)]
         with ExitStack() as stack:
@@ -407,7 +413,7 @@ class TestStopping:
 
 
 class TestActivity:
-    def test_it_is_known_while_it_goes_on(
+    def test_activity_is_reported_while_row_runs(
         self, relay: Dispatcher, database: Database, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         seen: list[Any] = []

@@ -1,4 +1,4 @@
-"""Payouts that nothing was heard of: asked about by their schedule, sent again once, and given up in the end."""
+"""Polling of payouts without a final status: schedule, second send and final alert."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -39,13 +39,13 @@ def case(paying_services: Services, clock: MovableClock, gateway: TestGateway) -
 
 
 @pytest.fixture(autouse=True)
-def as_planned(gateway: TestGateway) -> Iterator[None]:
-    """Nothing is left of what a test had planned for the next transfers."""
+def clear_planned_transfers(gateway: TestGateway) -> Iterator[None]:
+    """Clear the outcomes that a test planned for the next transfers."""
     yield
     gateway.call("DELETE", "/sandbox/transfers/next")
 
 
-class TestTheSweep:
+class TestSweep:
     def test_payouts_are_polled_by_schedule_for_five_days(
         self, relay: Dispatcher, case: Case, gateway: TestGateway
     ) -> None:
@@ -56,33 +56,33 @@ class TestTheSweep:
         )
         case.work(relay)
         began = case.transfers[0]["sent_at"]
-        asked = []
+        polled = []
         for _ in POLL_DELAYS:
             due = case.transfers[0]["ask_at"]
-            asked.append(due - began)
-            before = self.asked(case)
+            polled.append(due - began)
+            before = self.polled(case)
             case.sweep_at(due - timedelta(seconds=1))
-            assert self.asked(case) == before
+            assert self.polled(case) == before
             case.sweep_at(due)
-            assert self.asked(case) == before + 1
+            assert self.polled(case) == before + 1
 
-        assert asked == list(POLL_DELAYS)
+        assert polled == list(POLL_DELAYS)
         assert case.transfers[0]["ask_at"] is None
         with case.database.reading() as session:
             about = open_about(session, f"payout:{case.transfers[0]['intent_id']}")
         assert about == {"TRANSFER_UNSETTLED": "SEV-2"}
-        # Its event settles it still.
+        # A late event still settles the payout.
         data = gateway.call("GET", f"/transfer/verify/{case.references[0]}") | {"status": "success"}
         deliver(case, data, "transfer.success")
         assert case.transfers[0]["payout_status"] == "success"
         with case.database.reading() as session:
             assert open_about(session, f"payout:{case.transfers[0]['intent_id']}") == {}
 
-    def asked(self, case: Case) -> int:
-        """How often the gateway was asked about the first one."""
+    def polled(self, case: Case) -> int:
+        """Count the gateway's status requests for the first payout."""
         return case.gateway.calls(case.references[0]).get("GET /transfer/verify", 0)
 
-    def test_what_the_gateway_never_knows_is_raised_and_not_sent_any_more(
+    def test_payout_unknown_after_last_poll_raises_alert_and_is_not_resent(
         self, case: Case, gateway: TestGateway, relay: Dispatcher
     ) -> None:
         case.work(
@@ -101,27 +101,27 @@ class TestTheSweep:
         with case.database.reading() as session:
             about = open_about(session, f"payout:{case.transfers[0]['intent_id']}")
         assert about == {"TRANSFER_UNSETTLED": "SEV-2"}
-        # An officer has it asked about anew, and then it is.
+        # An officer restarts polling, and the payout is resent.
         payout_id = case.transfers[0]["intent_id"]
         case.database.in_transaction(polling.restart_polling, payout_id=payout_id, now=NOW)
         assert case.sweep(minutes=6).resubmitted == 1
 
-    def test_what_is_settled_is_asked_about_once(self, case: Case, relay: Dispatcher) -> None:
+    def test_settled_payout_is_polled_once_after_restart(self, case: Case, relay: Dispatcher) -> None:
         case.work(relay)
         for data in case.known():
             deliver(case, data)
         case.assert_paid()
-        payout_id, asked = case.transfers[0]["intent_id"], self.asked(case)
+        payout_id, polled = case.transfers[0]["intent_id"], self.polled(case)
         case.database.in_transaction(polling.restart_polling, payout_id=payout_id, now=NOW)
 
         for minutes in (1, 6, 600):
             case.sweep(minutes=minutes)
 
-        assert self.asked(case) == asked + 1
+        assert self.polled(case) == polled + 1
         assert case.transfers[0]["ask_at"] is None
         case.assert_paid()
 
-    def test_nothing_is_sent_again_while_payouts_are_halted(
+    def test_unknown_payout_is_not_resent_while_payouts_are_halted(
         self, case: Case, gateway: TestGateway, relay: Dispatcher
     ) -> None:
         case.work(
@@ -164,7 +164,7 @@ class TestTheSweep:
         case.assert_paid()
         assert max(calls.get("POST /transfer", 0) for calls in case.calls()) == 1
 
-    def test_two_sweeps_at_once_make_one_transfer_of_each(
+    def test_concurrent_sweeps_resend_each_payout_once(
         self, case: Case, gateway: TestGateway, relay: Dispatcher
     ) -> None:
         case.work(
@@ -194,7 +194,9 @@ class TestTheSweep:
         assert (done.gateway_unreachable, done.polled) == (True, 0)
         assert case.statuses == {("submitted", "submitted")}
 
-    def test_what_changed_while_it_was_asked_stays_as_it_is(self, case: Case, relay: Dispatcher) -> None:
+    def test_polled_status_is_discarded_when_transfer_changed_meanwhile(
+        self, case: Case, relay: Dispatcher
+    ) -> None:
         case.work(relay)
         [first, *_] = case.transfers
         with case.database.reading() as session:
@@ -207,7 +209,7 @@ class TestTheSweep:
                 polling.record_status, found, GatewayTransfer.from_wire(data), now=NOW
             )
 
-    def test_what_contradicts_is_asked_about_by_a_worker(self, case: Case, relay: Dispatcher) -> None:
+    def test_contradicting_event_is_checked_by_polling(self, case: Case, relay: Dispatcher) -> None:
         case.work(relay)
         [data, *_] = case.known()
         deliver(case, data | {"status": "failed", "id": data["id"] + 1}, "transfer.failed")
@@ -222,7 +224,7 @@ class TestTheSweep:
 
         relay.run_row("webhooks", "outbox", str(asking))
 
-        # The gateway says that it was sent, so it was: the balance gave it back.
+        # The gateway reports success, so the returned amount is debited from the balance again.
         row = next(row for row in case.transfers if row["reference"] == data["reference"])
         assert row["payout_status"] == "success"
         with case.database.reading() as session:
@@ -252,16 +254,16 @@ def change_account(session: Session, payee: Payee) -> None:
 
 
 def change_account_days_ago(session: Session, payee: Payee) -> None:
-    """Change it so long ago that it holds nothing by itself."""
+    """Replace the account so long ago that the change alone blocks no payout."""
     make_account(session, payee.user.id)
 
 
-class TestWhatMayNotBeSentAnyMore:
-    """The first call never arrived, and meanwhile something befell a payee."""
+class TestBlockedResend:
+    """Payouts whose first call was lost and whose payee was blocked meanwhile."""
 
     @pytest.fixture
     def payee(self, case: Case, gateway: TestGateway, relay: Dispatcher) -> Payee:
-        """Whom it befalls: the one of the first payout."""
+        """The payee of the first payout."""
         case.work(
             Dispatcher(
                 replace(
@@ -272,12 +274,12 @@ class TestWhatMayNotBeSentAnyMore:
         assert (case.statuses, case.known()) == ({("unknown", "unknown")}, [])
         return next(one for one in case.payees if one.user.id == case.transfers[0]["user_id"])
 
-    def befall(self, case: Case, payee: Payee, what: Callable[[Session, Payee], None]) -> None:
+    def apply_change(self, case: Case, payee: Payee, change: Callable[[Session, Payee], None]) -> None:
         with case.database.transaction() as session:
-            what(session, payee)
+            change(session, payee)
 
-    def ask_for_the_last_time(self, case: Case) -> dict[str, object]:
-        """Have the sweep ask about the first payout for the last time, and give the facts of its alert."""
+    def poll_for_the_last_time(self, case: Case) -> dict[str, object]:
+        """Run the last poll of the first payout and return the facts of the alert."""
         case.change("payout_transfers", "reference = ANY(:references)", attempts=len(POLL_DELAYS) - 1)
         case.sweep_at(case.transfers[0]["ask_at"])
         with case.database.reading() as session:
@@ -286,7 +288,7 @@ class TestWhatMayNotBeSentAnyMore:
         return facts
 
     @pytest.mark.parametrize(
-        ("befallen", "reasons"),
+        ("change", "reasons"),
         [
             (suspend, ["store_suspended"]),
             (restrict, ["account_restricted"]),
@@ -295,9 +297,9 @@ class TestWhatMayNotBeSentAnyMore:
         ],
     )
     def test_void_payout_is_not_sent_again_and_the_last_poll_says_why(
-        self, case: Case, payee: Payee, befallen: Callable[[Session, Payee], None], reasons: list[str]
+        self, case: Case, payee: Payee, change: Callable[[Session, Payee], None], reasons: list[str]
     ) -> None:
-        self.befall(case, payee, befallen)
+        self.apply_change(case, payee, change)
 
         assert case.sweep(minutes=6).resubmitted == 2
 
@@ -308,7 +310,7 @@ class TestWhatMayNotBeSentAnyMore:
         assert (facts["knownAtGateway"], facts["keptFromSending"]) == (False, reasons)
 
     def test_payout_is_sent_by_schedule_after_the_obstacle_ends(self, case: Case, payee: Payee) -> None:
-        self.befall(case, payee, suspend)
+        self.apply_change(case, payee, suspend)
         assert case.sweep(minutes=6).resubmitted == 2
         with case.database.transaction() as session:
             session.execute(
@@ -321,22 +323,22 @@ class TestWhatMayNotBeSentAnyMore:
             deliver(case, data)
         case.assert_paid()
 
-    def test_what_was_meant_for_another_account_is_given_up_and_paid_anew(
+    def test_voided_payout_to_replaced_account_returns_to_payee_balance(
         self, case: Case, payee: Payee
     ) -> None:
-        self.befall(case, payee, change_account_days_ago)
+        self.apply_change(case, payee, change_account_days_ago)
         self.ask_for_the_last_time(case)
         with case.database.transaction() as session:
             officer = make_officer(session)
-            given_up = void_payout(
+            voided = void_payout(
                 session,
                 payout_id=case.transfers[0]["intent_id"],
                 note="The account was changed before it was sent.",
                 act=act_of(officer, now=NOW),
             )
 
-        assert given_up.status == "failed"
+        assert voided.status == "failed"
         with case.database.reading() as session:
             assert owed(session, payee) == OWED_MINOR
-            assert open_about(session, f"payout:{given_up.id}") == {}
+            assert open_about(session, f"payout:{voided.id}") == {}
             assert_books_are_whole(session)

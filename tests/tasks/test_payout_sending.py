@@ -1,4 +1,4 @@
-"""Payouts in the hands of workers that die at any step, and a gateway that loses answers or will not take them."""
+"""Sending payouts despite crashed workers, lost responses and refusals of the gateway."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -37,13 +37,13 @@ def case(paying_services: Services, clock: MovableClock, gateway: TestGateway) -
 
 
 @pytest.fixture(autouse=True)
-def as_planned(gateway: TestGateway) -> Iterator[None]:
-    """Nothing is left of what a test had planned for the next transfers."""
+def clear_planned_transfers(gateway: TestGateway) -> Iterator[None]:
+    """Clear the outcomes that a test planned for the next transfers."""
     yield
     gateway.call("DELETE", "/sandbox/transfers/next")
 
 
-class TestTheWorker:
+class TestWorker:
     def test_worker_sends_a_batch_in_one_call_and_events_settle_the_payouts(
         self, relay: Dispatcher, case: Case
     ) -> None:
@@ -61,7 +61,7 @@ class TestTheWorker:
             with case.database.reading() as session:
                 assert told(session, payee.user.id)[-1:] == ["payout_sent"]
 
-    def test_accounts_are_made_recipients_once(self, relay: Dispatcher, case: Case) -> None:
+    def test_transfer_recipient_is_created_once_per_account(self, relay: Dispatcher, case: Case) -> None:
         case.work(relay)
 
         with case.database.reading() as session:
@@ -72,7 +72,7 @@ class TestTheWorker:
         assert all(code.startswith("RCP_") for code in codes)
         assert len(set(codes)) == len(codes)
 
-    def test_more_than_a_hundred_go_in_several_calls(
+    def test_more_than_hundred_payouts_are_sent_in_several_calls(
         self, relay: Dispatcher, paying_services: Services, gateway: TestGateway, clock: MovableClock
     ) -> None:
         code = gateway.call(
@@ -109,7 +109,7 @@ class TestTheWorker:
         monkeypatch.undo()
         assert case.statuses == {("pending", "pending")}
 
-        # Another worker sends none of what the dead one had claimed: they are asked about first.
+        # Payouts leased by the crashed worker are polled before another attempt.
         case.work(relay)
         assert case.statuses == {("pending", "pending")}
         assert case.events() == []
@@ -118,14 +118,14 @@ class TestTheWorker:
         case.sweep(minutes=6)
         assert case.statuses <= {("submitted", "submitted"), ("success", "success")}
 
-        # What had arrived was asked about and not sent again; the rest was sent then, by itself.
+        # Payouts known to the gateway are not resent. The others are resent one by one.
         once = {"POST /transfer": 1} if moment == "before the call" else {"POST /transfer/bulk": 1}
         assert case.calls() == [once] * 3
         for data in case.known():
             deliver(case, data)
         case.assert_paid()
 
-    def test_two_at_the_same_event_send_different_ones(self, relay: Dispatcher, case: Case) -> None:
+    def test_second_worker_leases_no_leased_payouts(self, relay: Dispatcher, case: Case) -> None:
         with case.database.reading() as session:
             first = submit.lease_payouts(session, batch_id=case.batch_id, now=NOW)
             second = submit.lease_payouts(session, batch_id=case.batch_id, now=NOW)
@@ -144,7 +144,7 @@ class TestTheWorker:
         assert (held["payout_status"], held["sent_at"]) == ("pending", None)
         assert {row["payout_status"] for row in by_payee.values()} == {"submitted"}
         assert case.gateway.calls(held["reference"]) == {}
-        # Nobody is set to work on what would not be sent.
+        # The sweep enqueues nothing for a payee on hold.
         case.sweep_at(NOW)
         assert case.events() == []
 
@@ -160,7 +160,7 @@ class TestTheWorker:
                 {"status": status, "id": payee.user.id},
             )
 
-    def test_an_event_may_come_before_our_own_answer(
+    def test_event_before_gateway_response_settles_payout(
         self, case: Case, relay: Dispatcher, gateway: TestGateway
     ) -> None:
         class Early(CrashingTransfers):
@@ -174,7 +174,7 @@ class TestTheWorker:
 
         case.assert_paid()
 
-    def test_a_number_and_a_name_are_in_no_repr(self, case: Case) -> None:
+    def test_repr_hides_account_number_and_name(self, case: Case) -> None:
         with case.database.reading() as session:
             found = submit.lease_payouts(session, batch_id=case.batch_id, now=NOW)
 
@@ -182,12 +182,12 @@ class TestTheWorker:
         assert found.claimed[0].account_name not in repr(found)
 
 
-class TestTrouble:
+class TestFailures:
     @pytest.mark.parametrize("fault", ["lose", "garble"])
-    def test_a_lost_answer_is_unknown_until_the_gateway_is_asked(
+    def test_payout_with_lost_response_is_unknown_until_polled(
         self, relay: Dispatcher, case: Case, gateway: TestGateway, clock: MovableClock, fault: str
     ) -> None:
-        # Recipients are known, so that what is lost is the transfer.
+        # Recipients exist, so the lost response is that of the transfer.
         case.work(
             Dispatcher(
                 replace(case.services, transfers=UnreliableTransfers(case.services.transfers, gateway, fault))
@@ -195,7 +195,7 @@ class TestTrouble:
         )
 
         assert case.statuses == {("unknown", "unknown")}
-        # The next ones wait for a while, and these are not sent again meanwhile.
+        # The next event waits, and unknown payouts are not resent meanwhile.
         assert [row["due_at"] for row in self.waiting(case)] == [NOW + submit.RETRY_PAUSE]
         clock.now = later(minutes=6)
         case.work(relay)
@@ -211,7 +211,7 @@ class TestTrouble:
         with case.database.reading() as session:
             return [row_of(session, "outbox_events", id=event_id) for event_id in case.events()]
 
-    def test_what_never_arrived_is_sent_once_under_the_same_reference(
+    def test_payout_unknown_to_gateway_is_resent_once_with_same_reference(
         self, relay: Dispatcher, case: Case, gateway: TestGateway
     ) -> None:
         case.work(
@@ -231,7 +231,7 @@ class TestTrouble:
             deliver(case, data)
         case.assert_paid()
 
-    def test_too_little_at_the_gateway_waits_and_is_raised(
+    def test_insufficient_gateway_balance_delays_payouts_and_raises_alert(
         self, relay: Dispatcher, case: Case, gateway: TestGateway, clock: MovableClock
     ) -> None:
         held = gateway.call("GET", "/balance")[0]["balance"]
@@ -271,7 +271,7 @@ class TestTrouble:
         with case.database.reading() as session:
             assert_books_are_whole(session)
 
-    def test_a_recipient_that_the_gateway_does_not_know_any_more_is_made_anew_for_the_next_payout(
+    def test_unknown_recipient_is_created_again_for_next_payout(
         self, relay: Dispatcher, case: Case, gateway: TestGateway
     ) -> None:
         payee = case.payees[1]
@@ -305,7 +305,7 @@ class TestTrouble:
                 {"id": account_id},
             )
 
-    def test_a_refused_key_is_raised_and_tried_again(
+    def test_refused_gateway_key_raises_alert_and_payouts_are_retried(
         self, relay: Dispatcher, case: Case, gateway: TestGateway, clock: MovableClock
     ) -> None:
         wrong = gateway.transfer_adapter(case.services.settings, gateway_secret_key="sk_test_of_another")
@@ -321,7 +321,7 @@ class TestTrouble:
         with case.database.reading() as session:
             assert "GATEWAY_KEY_REFUSED" not in open_about(session, "payment gateway")
 
-    def test_what_is_halted_stays_and_goes_on_afterwards(self, relay: Dispatcher, case: Case) -> None:
+    def test_halted_payouts_are_sent_after_halt_ends(self, relay: Dispatcher, case: Case) -> None:
         case.database.in_transaction(halt_payouts, "ESCROW_DRIFT: of this test", NOW)
         try:
             case.work(relay)
@@ -340,7 +340,7 @@ class TestTrouble:
         assert case.statuses == {("submitted", "submitted")}
 
     @pytest.mark.parametrize("outcome", ["failed", "reversed"])
-    def test_what_fails_at_the_gateway_is_found_by_asking_too(
+    def test_failed_transfer_is_found_by_polling(
         self, relay: Dispatcher, case: Case, gateway: TestGateway, outcome: str
     ) -> None:
         gateway.call("POST", "/sandbox/transfers/next", json={"outcome": outcome, "count": 3})
@@ -355,11 +355,11 @@ class TestTrouble:
             deliver(case, data)
         with case.database.reading() as session:
             assert [owed(session, payee) for payee in case.payees] == [OWED_MINOR] * 3
-            # The event tells nothing new: the row is there once.
+            # The event repeats the polled status, so only one exception exists.
             assert exceptions_of(session, case.references[0]) == [(outcome, OWED_MINOR)]
             assert_books_are_whole(session)
 
-    def test_a_gateway_that_takes_none_of_them_gives_none_of_them_up(
+    def test_payouts_stay_pending_when_gateway_refuses_all_transfers(
         self, relay: Dispatcher, case: Case, clock: MovableClock
     ) -> None:
         class Unwilling(CrashingTransfers):
@@ -375,7 +375,7 @@ class TestTrouble:
         assert case.statuses == {("submitted", "submitted")}
         assert case.alerts == {}
 
-    def test_what_the_answer_says_nothing_of_is_unknown(self, relay: Dispatcher, case: Case) -> None:
+    def test_payout_missing_in_bulk_response_is_unknown(self, relay: Dispatcher, case: Case) -> None:
         class Forgetful(CrashingTransfers):
             def send_bulk(self, instructions: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
                 return super().send_bulk(instructions)[1:]
@@ -389,7 +389,7 @@ class TestTrouble:
             deliver(case, data)
         case.assert_paid()
 
-    def test_an_account_that_there_is_not_is_given_up(self, relay: Dispatcher, case: Case) -> None:
+    def test_payout_to_nonexistent_account_fails(self, relay: Dispatcher, case: Case) -> None:
         class Closed(CrashingTransfers):
             def create_recipient(self, **account: str) -> str | None:
                 return None if account["account_number"] == number else super().create_recipient(**account)
@@ -411,7 +411,7 @@ class TestTrouble:
             assert owed(session, case.payees[0]) == OWED_MINOR
             assert_books_are_whole(session)
 
-    def test_while_recipients_can_not_be_made_nothing_is_sent(
+    def test_nothing_is_sent_when_recipients_cannot_be_created(
         self, relay: Dispatcher, case: Case, gateway: TestGateway
     ) -> None:
         gateway.line.fault = "refuse"

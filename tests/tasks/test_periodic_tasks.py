@@ -1,4 +1,4 @@
-"""The table of periodic tasks, and the worker that runs them."""
+"""The table of periodic tasks and the worker command."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -20,16 +20,16 @@ from tasks.scheduler import LOST_AFTER_SECONDS, SCHEDULE_POLL_SECONDS, format_re
 from tests.support.gateway import MovableClock
 from tests.support.purchases import make_product, make_shop, place, status_of
 
-# Before all that other tests made, so that a task run as of then is at its own rows alone.
+# Earlier than the rows of other tests, so that a task as of this time processes only its own rows.
 EARLY = datetime(2001, 1, 1, tzinfo=UTC)
 
 
 def run_now(name: str, services: Services, relay: Dispatcher, *, now: datetime) -> Any:
-    """Run a task as of a time, past the schedule."""
+    """Run a task as of a time, regardless of the schedule."""
     return get_periodic_task(name).run(services, relay, now)
 
 
-def test_each_has_a_name_a_purpose_a_queue_and_a_time() -> None:
+def test_each_periodic_task_has_name_purpose_queue_and_schedule() -> None:
     names = [task.name for task in PERIODIC_TASKS]
 
     assert len(set(names)) == len(names)
@@ -42,20 +42,20 @@ def test_each_has_a_name_a_purpose_a_queue_and_a_time() -> None:
         assert task.schedule.text == task.schedule_text
 
 
-def test_what_money_waits_for_runs_every_minute_at_least() -> None:
+def test_tasks_that_move_money_run_at_least_every_minute() -> None:
     for name in ("expire-checkouts", "relay-inbox", "relay-outbox"):
         assert get_periodic_task(name).schedule.next_after(EARLY) - EARLY <= timedelta(minutes=1)
 
 
-def test_a_killed_workers_rows_are_taken_up_within_a_minute() -> None:
-    """Even if the worker that was killed had begun the very sweep that is to take them up."""
+def test_rows_of_killed_worker_are_resumed_within_a_minute() -> None:
+    """Also if the killed worker was running the sweep that resumes the rows."""
     for name in ("relay-inbox", "relay-outbox"):
         period = get_periodic_task(name).schedule.next_after(EARLY) - EARLY
         noticed = timedelta(seconds=LOST_AFTER_SECONDS + SCHEDULE_POLL_SECONDS)
         assert SWEEP_GRACE + noticed + period <= timedelta(seconds=55)
 
 
-def test_an_unknown_one_is_refused_naming_those_there_are() -> None:
+def test_unknown_periodic_task_is_refused_with_known_names() -> None:
     with pytest.raises(UnknownPeriodicTaskError, match=r"sweep-the-floor; use one of apply-proposals, "):
         get_periodic_task("sweep-the-floor")
 
@@ -68,18 +68,20 @@ def test_an_unknown_one_is_refused_naming_those_there_are() -> None:
         (QueueSweepResult(enqueued=2, processed_inline=1), "enqueued 2, processed inline 1"),
     ],
 )
-def test_what_one_did_is_told_in_a_few_words(result: object, words: str) -> None:
+def test_task_result_is_formatted_briefly(result: object, words: str) -> None:
     assert format_result(result) == words
 
 
 @pytest.mark.parametrize("name", [task.name for task in PERIODIC_TASKS])
-def test_each_runs(relay: Dispatcher, paying_services: Services, clock: MovableClock, name: str) -> None:
-    """As of a time when nothing was there yet."""
+def test_each_periodic_task_runs_without_rows(
+    relay: Dispatcher, paying_services: Services, clock: MovableClock, name: str
+) -> None:
+    """The time is earlier than all rows."""
     database = paying_services.database
     try:
         result = run_now(name, paying_services, relay, now=EARLY - timedelta(days=1))
     finally:
-        # What other tests left is no whole set of books, for which payouts are halted: theirs go on.
+        # Rows of other tests may violate invariants and halt payouts. Remove the halt for later tests.
         with database.transaction() as session:
             session.execute(text("DELETE FROM payout_halts WHERE halted_at < :early"), {"early": EARLY})
             session.execute(text("DELETE FROM alerts WHERE raised_at < :early"), {"early": EARLY})
@@ -89,7 +91,7 @@ def test_each_runs(relay: Dispatcher, paying_services: Services, clock: MovableC
         assert result == 0
 
 
-def test_one_may_be_run_as_of_a_time(
+def test_task_runs_as_of_given_time(
     relay: Dispatcher, paying_services: Services, database: Database, clock: MovableClock
 ) -> None:
     with database.transaction() as session:
@@ -104,7 +106,7 @@ def test_one_may_be_run_as_of_a_time(
         assert status_of(session, order_id) == "expired"
 
 
-def test_keys_are_deleted_after_their_day(
+def test_idempotency_keys_are_deleted_after_a_day(
     relay: Dispatcher, paying_services: Services, database: Database
 ) -> None:
     scope = KeyScope(caller=uuid4().hex, method="POST", path="/x", key=str(uuid4()), request_hash="x")
@@ -123,16 +125,18 @@ def test_keys_are_deleted_after_their_day(
     assert kept() == 0
 
 
-class TestTheWorkersCommand:
+class TestWorkerCommand:
     @pytest.mark.parametrize("arguments", [[], ["payments"], ["webhooks", "notifications"]], ids=repr)
-    def test_it_tells_how_it_is_used(self, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    def test_wrong_arguments_print_usage(
+        self, arguments: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
         assert worker.main(arguments) == 2
 
-        told = capsys.readouterr()
-        assert told.out == ""
-        assert told.err == f"usage: python -m tasks.worker QUEUE, one of {', '.join(queues.NAMES)}\n"
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert printed.err == f"usage: python -m tasks.worker QUEUE, one of {', '.join(queues.NAMES)}\n"
 
-    def test_it_tells_what_is_missing(
+    def test_missing_settings_are_printed(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         monkeypatch.setenv("ENVIRONMENT", "production")

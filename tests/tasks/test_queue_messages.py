@@ -1,4 +1,4 @@
-"""Messages: JSON that says what it is, with its times, and nothing that could run."""
+"""Queue messages: plain JSON with times, without executable content."""
 
 import pickle
 from datetime import UTC, datetime, timedelta
@@ -44,7 +44,7 @@ def message(**values: object) -> Message:
         datetime(2026, 11, 20, 9, 30, tzinfo=UTC),
     ],
 )
-def test_a_message_comes_back_as_it_went(eta: datetime | None) -> None:
+def test_message_survives_serialization(eta: datetime | None) -> None:
     sent = message(eta=eta, expires_resolved=eta)
 
     got = SERIALIZER.deserialize(SERIALIZER.serialize(sent))
@@ -53,7 +53,7 @@ def test_a_message_comes_back_as_it_went(eta: datetime | None) -> None:
     assert got == sent
 
 
-def test_it_can_be_read_by_anybody() -> None:
+def test_message_is_plain_json() -> None:
     raw = orjson.loads(SERIALIZER.serialize(message()))
 
     assert raw["name"] == "run_row"
@@ -61,27 +61,27 @@ def test_it_can_be_read_by_anybody() -> None:
 
 
 @pytest.mark.parametrize("data", [7, "x", [1], {"some": "dict"}, None, True])
-def test_other_data_come_back_too(data: object) -> None:
+def test_other_json_data_survive_serialization(data: object) -> None:
     assert SERIALIZER.deserialize(SERIALIZER.serialize(data)) == data
 
 
-def test_a_pickle_is_refused() -> None:
+def test_pickled_message_is_refused() -> None:
     with pytest.raises(ValueError, match="not valid UTF-8"):
         SERIALIZER.deserialize(pickle.dumps(message()))
 
 
-def test_nothing_is_connected_to_before_it_is_used() -> None:
+def test_queue_connects_on_first_use() -> None:
     for name in queues.NAMES:
         assert make_queue(name, "redis://127.0.0.1:1/0").name == name
 
 
-def test_what_is_scheduled_waits_for_its_time(relay: Dispatcher, paying_services: Services) -> None:
+def test_scheduled_message_waits_until_due(relay: Dispatcher, paying_services: Services) -> None:
     row_id = uuid4()
 
     relay.send_wakeup(queues.WEBHOOKS, "inbox", row_id, delay_seconds=30)
 
     queue = relay.queues[queues.WEBHOOKS]
-    # A worker that meets it too early puts it aside.
+    # A worker that takes the message too early schedules it.
     assert queue.execute(queue.dequeue()) is None
     assert queue.pending() == []
     [task] = queue.scheduled()
@@ -93,7 +93,7 @@ def test_what_is_scheduled_waits_for_its_time(relay: Dispatcher, paying_services
     assert [one.id for one in queue.read_schedule(later)] == [task.id]
 
 
-def test_queues_are_kept_apart(relay: Dispatcher) -> None:
+def test_message_is_pending_in_addressed_queue_only(relay: Dispatcher) -> None:
     relay.send_wakeup(queues.NOTIFICATIONS, "outbox", uuid4())
 
     waiting = {name: len(queue.pending()) for name, queue in relay.queues.items()}

@@ -1,4 +1,4 @@
-"""Refunds in the hands of workers that die at any commit, of events that get lost, and of the sweep after them."""
+"""Refunds despite crashed workers and lost events, and the sweep that recovers refunds."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -37,11 +37,11 @@ from tests.support.purchases import (
 
 
 class _KilledError(BaseException):
-    """Stands for a worker that is killed: nothing catches it."""
+    """Simulate the kill of a worker. No handler catches this error."""
 
 
-class Mortal:
-    """The gateway's adapter, in a process that dies before or after a call."""
+class CrashingGateway:
+    """The gateway's adapter in a worker that crashes before or after a call."""
 
     def __init__(self, gateway: Any, moment: str) -> None:
         self._gateway = gateway
@@ -61,7 +61,7 @@ class Mortal:
 
 
 class Case:
-    """A refund that waits to be sent, with its event."""
+    """A refund that waits to be sent, with the event that sends it."""
 
     def __init__(self, services: Services, gateway: TestGateway, orders: int = 1) -> None:
         self.database = services.database
@@ -101,7 +101,7 @@ class Case:
             return row_of(session, "refunds", id=self.id)
 
     def run(self, relay: Dispatcher) -> None:
-        """Have a worker take the event up, as often as it is tried."""
+        """Run the sending event now."""
         with self.database.transaction() as session:
             session.execute(
                 text("UPDATE outbox_events SET due_at = :now WHERE id = :id AND done_at IS NULL"),
@@ -123,7 +123,7 @@ def case(paying_services: Services, clock: MovableClock, gateway: TestGateway) -
     return Case(paying_services, gateway)
 
 
-def test_a_worker_sends_it_once_however_often_it_is_told(
+def test_refund_with_repeated_events_is_sent_once(
     relay: Dispatcher, gateway: TestGateway, case: Case
 ) -> None:
     for _ in range(3):
@@ -133,7 +133,7 @@ def test_a_worker_sends_it_once_however_often_it_is_told(
 
 
 @pytest.mark.parametrize("moment", ["before the call", "after the call", "before the commit"])
-def test_a_worker_that_dies_is_made_up_for(
+def test_refund_of_crashed_worker_is_sent_once(
     relay: Dispatcher,
     paying_services: Services,
     gateway: TestGateway,
@@ -141,7 +141,7 @@ def test_a_worker_that_dies_is_made_up_for(
     moment: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    mortal = Dispatcher(replace(paying_services, gateway=Mortal(paying_services.gateway, moment)))
+    mortal = Dispatcher(replace(paying_services, gateway=CrashingGateway(paying_services.gateway, moment)))
     if moment == "before the commit":
         settled = gateway_refund.apply_gateway_status
 
@@ -155,7 +155,7 @@ def test_a_worker_that_dies_is_made_up_for(
     monkeypatch.undo()
     assert case.row["status"] == "pending"
 
-    # For a while nobody asks: the gateway may be at it still.
+    # Workers wait until the lease ends, because the gateway may still process the call.
     case.run(relay)
     assert case.row["status"] == "pending"
     case.change(asking_until=NOW - timedelta(seconds=1))
@@ -164,12 +164,12 @@ def test_a_worker_that_dies_is_made_up_for(
     case.assert_sent_once(gateway)
 
 
-def test_an_event_is_found_that_comes_before_our_own_answer(
+def test_event_before_gateway_response_is_applied(
     relay: Dispatcher, gateway: TestGateway, case: Case, paying_services: Services
 ) -> None:
-    """The worker is between the gateway's answer and its commit when the event is processed."""
+    """The event is processed between the gateway's response and the worker's commit."""
 
-    class Early(Mortal):
+    class Early(CrashingGateway):
         def create_refund(self, **given: Any) -> GatewayRefund:
             told = super().create_refund(**given)
             deliver(paying_services, case, told.id, "refund.processed")
@@ -183,7 +183,7 @@ def test_an_event_is_found_that_comes_before_our_own_answer(
 
 
 def deliver(services: Services, case: Case, gateway_id: str, event: str, **values: Any) -> str:
-    """Have an event of the gateway processed."""
+    """Receive and process an event of the gateway."""
     data = {
         "id": int(gateway_id),
         "status": event.removeprefix("refund."),
@@ -203,7 +203,7 @@ def deliver(services: Services, case: Case, gateway_id: str, event: str, **value
 
 
 def work_off(relay: Dispatcher, database: Database, refund_id: UUID, topic: str = "refund.ask") -> None:
-    """Have a worker do what waits to be done about a refund."""
+    """Run the unfinished events of a refund and topic."""
     with database.reading() as session:
         waiting = session.execute(
             text(
@@ -221,7 +221,7 @@ def work_off(relay: Dispatcher, database: Database, refund_id: UUID, topic: str 
 
 
 def settled(gateway: TestGateway, refund_id: UUID) -> str:
-    """Wait until the gateway has settled a refund, and give how."""
+    """Wait until the gateway has settled a refund and return the final status."""
 
     def status() -> str:
         [found] = [
@@ -267,7 +267,7 @@ class TestEvents:
     def test_event_of_another_refund_settles_no_refund(
         self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, case: Case
     ) -> None:
-        """Somebody refunded as much of the charge by hand, at the gateway."""
+        """The event is about a manual refund of the same amount at the gateway."""
         gateway.call("POST", "/sandbox/refunds/next", json={"outcome": "failed"})
         case.run(relay)
         ours = case.row["gateway_refund_id"]
@@ -320,14 +320,14 @@ class TestEvents:
         assert deliver(paying_services, case, number, "refund.processed", amount="all") == "dead"
 
 
-class TestTheSweep:
+class TestSweep:
     def sweep(self, services: Services, **delta: float) -> gateway_reports.RefundPollingResult:
         return poll_refunds(services.database, services.gateway, now=later(**delta))
 
     def test_sweep_polls_refunds_without_events(
         self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, case: Case
     ) -> None:
-        """The event of its result was lost."""
+        """The event with the refund's result was lost."""
         case.run(relay)
         self.until(
             lambda: gateway.call("GET", f"/refund/{case.row['gateway_refund_id']}")["status"] == "processed"
@@ -363,7 +363,7 @@ class TestTheSweep:
         case.run(relay)
         case.assert_sent_once(gateway)
 
-    def test_what_waits_for_a_dispute_is_left_until_that_is_over(
+    def test_refund_waits_until_chargeback_dispute_is_final(
         self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, case: Case
     ) -> None:
         with case.database.transaction() as session:
@@ -383,7 +383,7 @@ class TestTheSweep:
         assert gateway.calls(case.reference)["POST /refund"] == 1
         assert case.row["status"] in ("submitted", "processed")
 
-    def test_what_may_have_been_sent_is_asked_about_while_it_is_disputed(
+    def test_possibly_sent_refund_is_polled_and_not_resent_during_dispute(
         self,
         relay: Dispatcher,
         gateway: TestGateway,
@@ -391,9 +391,9 @@ class TestTheSweep:
         clock: MovableClock,
         case: Case,
     ) -> None:
-        """A worker died before its call, and the event was given up."""
+        """A worker crashed before the call."""
         mortal = Dispatcher(
-            replace(paying_services, gateway=Mortal(paying_services.gateway, "before the call"))
+            replace(paying_services, gateway=CrashingGateway(paying_services.gateway, "before the call"))
         )
         with pytest.raises(_KilledError):
             case.run(mortal)
@@ -420,10 +420,10 @@ class TestTheSweep:
         )
         other = Case(paying_services, gateway)
         other.run(relay)
-        # The refused one comes first.
+        # The refund that the gateway refuses is polled first.
         other.change(updated_at=NOW - timedelta(minutes=5))
 
-        class Refusing(Mortal):
+        class Refusing(CrashingGateway):
             def list_refunds(self, reference: str) -> list[GatewayRefund]:
                 if reference == other.reference:
                     raise ProviderRefusedError("gateway", 400, "Transaction not found")

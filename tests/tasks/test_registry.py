@@ -1,4 +1,4 @@
-"""Declaring handlers and periodic tasks with decorators."""
+"""Decorators that register handlers and periodic tasks."""
 
 from datetime import datetime
 from pathlib import Path
@@ -35,10 +35,10 @@ def _run(_services: Services, _sweeper: QueueSweeper, _now: datetime) -> None:
 
 
 def _run_phases(_services: Services, _payload: dict[str, Any], _now: datetime) -> None:
-    """Read nothing, call nobody, and apply nothing."""
+    """Do nothing in any phase."""
 
 
-def test_decorators_register_and_return_what_they_decorate() -> None:
+def test_decorators_register_and_return_decorated_functions() -> None:
     assert handler("test.plain")(_handle) is _handle
     assert phased_handler("test.phased")(_run_phases) is _run_phases
     declare = periodic("test-task", queue=queues.WEBHOOKS, schedule="every 1m", purpose="Does a test")

@@ -1,4 +1,4 @@
-"""The schedule and who runs it: each tick once, whatever happens to workers, clocks and timetables meanwhile."""
+"""The scheduler: each tick runs once despite crashes, clock changes and schedule changes."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ BOUND_SECONDS = 20.0
 
 
 class Stage:
-    """A task of its own for each test, and schedulers that know no other."""
+    """Schedulers that know only the tasks of one test."""
 
     def __init__(self, services: Services, relay: Dispatcher, clock: MovableClock) -> None:
         self.services = services
@@ -45,7 +45,7 @@ class Stage:
         self.tasks: list[PeriodicTask] = []
 
     def task(self, when: str, work: Callable[[], Any] = lambda: None, **given: str) -> PeriodicTask:
-        """Make a task; its run waits until it is let go."""
+        """Create a task whose runs wait until ``let_go`` is set."""
 
         def run(_services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
             self.ran.append(now)
@@ -63,8 +63,8 @@ class Stage:
         self.runs[made] = runs
         return made
 
-    def look(self, scheduler: Scheduler, now: datetime) -> list[str]:
-        """Look as of a time, and wait for what was started unless it is held."""
+    def start_due(self, scheduler: Scheduler, now: datetime) -> list[str]:
+        """Start due tasks as of a time and wait for the runs unless ``let_go`` is cleared."""
         self.clock.now = now
         started = scheduler.start_due_tasks()
         if self.let_go.is_set():
@@ -80,8 +80,8 @@ class Stage:
             [found] = schedule.fetch_snapshots(session, (task,))
             return found
 
-    def tell(self, change: Callable[..., Any], task: PeriodicTask, **given: Any) -> Any:
-        """Do what an operator does."""
+    def operate(self, change: Callable[..., Any], task: PeriodicTask, **given: Any) -> Any:
+        """Apply an operator's change to a task."""
         return self.services.database.in_transaction(
             change, task=task, act=Act("operator", self.clock.now), **given
         )
@@ -110,20 +110,20 @@ def minutes(number: float) -> timedelta:
 
 
 class TestTicks:
-    def test_a_new_task_waits_for_its_tick_and_an_interval_begins_at_once(self, stage: Stage) -> None:
+    def test_new_cron_task_waits_for_tick_and_interval_task_starts_at_once(self, stage: Stage) -> None:
         hourly, often = stage.task("0 * * * *"), stage.task("every 15s")
 
-        assert stage.look(stage.scheduler(), FULL_HOUR + seconds(1)) == [often.name]
+        assert stage.start_due(stage.scheduler(), FULL_HOUR + seconds(1)) == [often.name]
 
         assert stage.state(hourly).next_run_at == FULL_HOUR + timedelta(hours=1)
         assert stage.state(often).next_run_at == FULL_HOUR + seconds(15)
 
-    def test_what_came_of_a_run_is_noted(self, stage: Stage) -> None:
+    def test_run_result_is_recorded(self, stage: Stage) -> None:
         task = stage.task("* * * * *", lambda: 7)
         one = stage.scheduler(by="webhooks@host:1")
-        stage.look(one, FULL_HOUR)
+        stage.start_due(one, FULL_HOUR)
 
-        assert stage.look(one, FULL_HOUR + minutes(1)) == [task.name]
+        assert stage.start_due(one, FULL_HOUR + minutes(1)) == [task.name]
 
         state = stage.state(task)
         assert (state.outcome, state.result, state.error, state.runs, state.failures) == (
@@ -139,10 +139,10 @@ class TestTicks:
         assert state.next_run_at == FULL_HOUR + minutes(2)
 
     @pytest.mark.parametrize("count", [2, 8])
-    def test_of_many_who_look_at_once_one_runs_it(self, stage: Stage, count: int) -> None:
+    def test_concurrent_schedulers_start_due_task_once(self, stage: Stage, count: int) -> None:
         task = stage.task("* * * * *")
         schedulers = [stage.scheduler(by=f"worker-{number}") for number in range(count)]
-        stage.look(schedulers[0], FULL_HOUR)
+        stage.start_due(schedulers[0], FULL_HOUR)
         for number in range(1, 11):
             stage.clock.now = FULL_HOUR + minutes(number) + seconds(number / 7)
 
@@ -152,14 +152,14 @@ class TestTicks:
             stage.settle()
             assert len(stage.ran) == number
 
-    def test_missed_ticks_are_one(self, stage: Stage) -> None:
+    def test_missed_ticks_are_run_once(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
         one = stage.scheduler()
-        stage.look(one, FULL_HOUR)
+        stage.start_due(one, FULL_HOUR)
 
-        # Nobody was there for a day and a bit.
+        # No scheduler ran for a day and 30 seconds.
         back = FULL_HOUR + timedelta(days=1, seconds=30)
-        assert [stage.look(one, back + seconds(number)) for number in range(3)] == [[task.name], [], []]
+        assert [stage.start_due(one, back + seconds(number)) for number in range(3)] == [[task.name], [], []]
 
         assert stage.ran == [back]
         assert stage.state(task).next_run_at == FULL_HOUR + timedelta(days=1, minutes=1)
@@ -167,57 +167,57 @@ class TestTicks:
     def test_running_task_is_not_started_twice_and_missed_ticks_are_skipped(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
         one, other = stage.scheduler(), stage.scheduler(by="worker-2")
-        stage.look(one, FULL_HOUR)
+        stage.start_due(one, FULL_HOUR)
         stage.let_go.clear()
-        stage.look(one, FULL_HOUR + minutes(1))
+        stage.start_due(one, FULL_HOUR + minutes(1))
         assert wait_until(lambda: bool(stage.ran), timeout_seconds=BOUND_SECONDS)
         state = stage.state(task)
         assert (state.run_by, state.started_at) == ("worker-1", FULL_HOUR + minutes(1))
 
         for number in range(2, 5):
             for scheduler in (one, other):
-                assert stage.look(scheduler, FULL_HOUR + minutes(number)) == []
+                assert stage.start_due(scheduler, FULL_HOUR + minutes(number)) == []
         stage.let_go.set()
         stage.settle()
 
         assert len(stage.ran) == 1
         assert stage.state(task).next_run_at == FULL_HOUR + minutes(5)
-        assert stage.look(other, FULL_HOUR + minutes(5)) == [task.name]
+        assert stage.start_due(other, FULL_HOUR + minutes(5)) == [task.name]
 
-    def test_a_long_one_keeps_no_other_waiting(self, stage: Stage) -> None:
+    def test_long_run_does_not_delay_other_tasks(self, stage: Stage) -> None:
         stage.task("* * * * *")
         one = stage.scheduler()
-        stage.look(one, FULL_HOUR)
+        stage.start_due(one, FULL_HOUR)
         stage.let_go.clear()
-        stage.look(one, FULL_HOUR + minutes(1))
+        stage.start_due(one, FULL_HOUR + minutes(1))
         later = stage.task("every 5s")
 
-        assert stage.look(stage.scheduler(), FULL_HOUR + minutes(1)) == [later.name]
+        assert stage.start_due(stage.scheduler(), FULL_HOUR + minutes(1)) == [later.name]
 
-    def test_a_worker_runs_so_many_at_once_and_leaves_the_rest_to_others(self, stage: Stage) -> None:
+    def test_worker_limits_concurrent_runs_and_leaves_rest_to_others(self, stage: Stage) -> None:
         names = {stage.task("* * * * *").name for _ in range(MAX_CONCURRENT_RUNS + 1)}
         one, other = stage.scheduler(), stage.scheduler(queues.AI_MODERATION)
-        stage.look(one, FULL_HOUR)
+        stage.start_due(one, FULL_HOUR)
         stage.let_go.clear()
 
-        started = set(stage.look(one, FULL_HOUR + minutes(1)))
+        started = set(stage.start_due(one, FULL_HOUR + minutes(1)))
         assert len(started) == MAX_CONCURRENT_RUNS
-        assert stage.look(one, FULL_HOUR + minutes(1) + seconds(20)) == []
-        assert set(stage.look(other, FULL_HOUR + minutes(1) + seconds(20))) == names - started
+        assert stage.start_due(one, FULL_HOUR + minutes(1) + seconds(20)) == []
+        assert set(stage.start_due(other, FULL_HOUR + minutes(1) + seconds(20))) == names - started
 
-    def test_another_queues_worker_takes_over_what_is_left_lying(self, stage: Stage) -> None:
+    def test_worker_of_another_queue_takes_over_overdue_task(self, stage: Stage) -> None:
         task = stage.task("* * * * *", queue=queues.NOTIFICATIONS)
         other = stage.scheduler(queues.ESCROW_RECONCILIATION)
-        stage.look(other, FULL_HOUR)
+        stage.start_due(other, FULL_HOUR)
         due = FULL_HOUR + minutes(1)
 
-        assert stage.look(other, due) == []
-        assert stage.look(other, due + TAKEOVER_AFTER - seconds(1)) == []
-        assert stage.look(other, due + TAKEOVER_AFTER) == [task.name]
+        assert stage.start_due(other, due) == []
+        assert stage.start_due(other, due + TAKEOVER_AFTER - seconds(1)) == []
+        assert stage.start_due(other, due + TAKEOVER_AFTER) == [task.name]
 
 
 class TestFailures:
-    def test_a_failure_is_noted_by_its_type_and_the_next_tick_comes(self, stage: Stage) -> None:
+    def test_failure_is_recorded_by_error_type_and_next_tick_runs(self, stage: Stage) -> None:
         came: list[Exception | None] = [KeyError("a secret"), KeyError("a secret"), None]
 
         def work() -> None:
@@ -227,14 +227,14 @@ class TestFailures:
 
         task = stage.task("* * * * *", work)
         one = stage.scheduler()
-        stage.look(one, FULL_HOUR)
+        stage.start_due(one, FULL_HOUR)
         for number in (1, 2):
-            stage.look(one, FULL_HOUR + minutes(number))
+            stage.start_due(one, FULL_HOUR + minutes(number))
         state = stage.state(task)
         assert (state.outcome, state.error, state.result) == ("failed", "KeyError", None)
         assert (state.runs, state.failures) == (2, 2)
 
-        stage.look(one, FULL_HOUR + minutes(3))
+        stage.start_due(one, FULL_HOUR + minutes(3))
 
         state = stage.state(task)
         assert (state.outcome, state.error, state.runs, state.failures) == ("succeeded", None, 3, 0)
@@ -248,7 +248,7 @@ class TestFailures:
 
         task = stage.task("* * * * *", work)
         one = stage.scheduler()
-        stage.look(one, FULL_HOUR)
+        stage.start_due(one, FULL_HOUR)
 
         def alerts() -> list[tuple[Any, ...]]:
             with database.reading() as session:
@@ -263,7 +263,7 @@ class TestFailures:
 
         told = []
         for number in range(1, 6):
-            stage.look(one, FULL_HOUR + minutes(number))
+            stage.start_due(one, FULL_HOUR + minutes(number))
             told.append([(found[1], found[3]) for found in alerts()])
 
         assert told == [[], [], [(1, False)], [(2, False)], [(2, True)]]
@@ -271,27 +271,27 @@ class TestFailures:
         assert identifier == "PERIODIC_TASK_FAILING"
         assert facts == {"task": task.name, "error": "ZeroDivisionError", "failuresInARow": 4}
 
-    def test_a_killed_workers_run_is_noticed_and_the_task_runs_at_its_next_tick(self, stage: Stage) -> None:
+    def test_run_of_killed_worker_is_interrupted_and_next_tick_runs(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
         one, other = stage.scheduler(), stage.scheduler(by="worker-2")
-        stage.look(one, FULL_HOUR)
+        stage.start_due(one, FULL_HOUR)
         run_id = self.claimed_by_one_who_dies(stage, task)
         now = FULL_HOUR + minutes(1)
-        assert stage.look(other, now) == []
+        assert stage.start_due(other, now) == []
 
         stage.monotonic += LOST_AFTER_SECONDS - 1
-        assert stage.look(other, now + seconds(LOST_AFTER_SECONDS - 1)) == []
+        assert stage.start_due(other, now + seconds(LOST_AFTER_SECONDS - 1)) == []
         assert stage.state(task).run_id == run_id
         stage.monotonic += 1
-        stage.look(other, now + seconds(LOST_AFTER_SECONDS))
+        stage.start_due(other, now + seconds(LOST_AFTER_SECONDS))
 
         state = stage.state(task)
         assert (state.run_id, state.outcome, state.error) == (None, "interrupted", "worker lost")
         assert state.next_run_at == FULL_HOUR + minutes(2)
-        assert stage.look(other, FULL_HOUR + minutes(2)) == [task.name]
+        assert stage.start_due(other, FULL_HOUR + minutes(2)) == [task.name]
         assert stage.state(task).outcome == "succeeded"
 
-    def claimed_by_one_who_dies(self, stage: Stage, task: PeriodicTask) -> UUID:
+    def start_run_of_killed_worker(self, stage: Stage, task: PeriodicTask) -> UUID:
         stage.clock.now = FULL_HOUR + minutes(1)
         run_id = stage.services.database.in_transaction(
             schedule.start_due_run, state=stage.state(task), worker_name="victim", now=stage.clock.now
@@ -302,38 +302,38 @@ class TestFailures:
     def test_run_with_heartbeat_is_never_lost(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
         one, other = stage.scheduler(), stage.scheduler(by="worker-2")
-        stage.look(one, FULL_HOUR)
+        stage.start_due(one, FULL_HOUR)
         stage.let_go.clear()
-        stage.look(one, FULL_HOUR + minutes(1))
+        stage.start_due(one, FULL_HOUR + minutes(1))
         for number in range(20):
             stage.monotonic += LOST_AFTER_SECONDS - 1
             stage.runs[one].send_heartbeats()
-            assert stage.look(other, FULL_HOUR + minutes(1 + number)) == []
+            assert stage.start_due(other, FULL_HOUR + minutes(1 + number)) == []
         assert stage.state(task).run_by == "worker-1"
 
-    def test_while_the_database_was_away_nobody_could_beat(self, stage: Stage) -> None:
+    def test_missing_heartbeats_during_database_outage_are_excused(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
         one, other = stage.scheduler(), stage.scheduler(by="worker-2")
-        stage.look(one, FULL_HOUR)
+        stage.start_due(one, FULL_HOUR)
         stage.let_go.clear()
-        stage.look(one, FULL_HOUR + minutes(1))
-        stage.look(other, FULL_HOUR + minutes(1))
+        stage.start_due(one, FULL_HOUR + minutes(1))
+        stage.start_due(other, FULL_HOUR + minutes(1))
 
         stage.monotonic += 2 * LOST_AFTER_SECONDS
         other._heartbeat_monitor.reset()
-        stage.look(other, FULL_HOUR + minutes(1))
+        stage.start_due(other, FULL_HOUR + minutes(1))
 
         assert stage.state(task).run_by == "worker-1"
 
     def test_lost_run_that_returns_changes_nothing(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
         one, other = stage.scheduler(), stage.scheduler(by="worker-2")
-        stage.look(one, FULL_HOUR)
+        stage.start_due(one, FULL_HOUR)
         stage.let_go.clear()
-        stage.look(one, FULL_HOUR + minutes(1))
-        stage.look(other, FULL_HOUR + minutes(1))
+        stage.start_due(one, FULL_HOUR + minutes(1))
+        stage.start_due(other, FULL_HOUR + minutes(1))
         stage.monotonic += LOST_AFTER_SECONDS
-        stage.look(other, FULL_HOUR + minutes(1))
+        stage.start_due(other, FULL_HOUR + minutes(1))
         assert stage.state(task).outcome == "interrupted"
 
         stage.runs[one].send_heartbeats()
@@ -343,24 +343,24 @@ class TestFailures:
         state = stage.state(task)
         assert (state.outcome, state.runs) == ("interrupted", 1)
 
-    def test_what_a_worker_must_break_off_is_noted(self, stage: Stage) -> None:
+    def test_run_of_stopped_worker_is_recorded_as_interrupted(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
         one = stage.scheduler()
-        stage.look(one, FULL_HOUR)
+        stage.start_due(one, FULL_HOUR)
         stage.let_go.clear()
-        stage.look(one, FULL_HOUR + minutes(1))
+        stage.start_due(one, FULL_HOUR + minutes(1))
 
         stage.runs[one].mark_interrupted()
 
         state = stage.state(task)
         assert (state.run_id, state.outcome, state.error) == (None, "interrupted", "worker stopped")
 
-    def test_the_end_of_a_run_is_noted_once_the_database_is_back(
+    def test_end_of_run_is_recorded_after_database_outage(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         task = stage.task("* * * * *")
         one = stage.scheduler()
-        stage.look(one, FULL_HOUR)
+        stage.start_due(one, FULL_HOUR)
         finish, failures = schedule.finish_run, [1, 2]
 
         def away(*given: Any, **named: Any) -> bool:
@@ -371,7 +371,7 @@ class TestFailures:
 
         monkeypatch.setattr(schedule, "finish_run", away)
         monkeypatch.setattr(scheduler_module, "SCHEDULE_POLL_SECONDS", 0.01)
-        stage.look(one, FULL_HOUR + minutes(1))
+        stage.start_due(one, FULL_HOUR + minutes(1))
 
         assert failures == []
         assert stage.state(task).outcome == "succeeded"
@@ -379,21 +379,21 @@ class TestFailures:
 
 
 class TestOperators:
-    def test_a_paused_one_does_not_run_until_it_is_resumed(self, stage: Stage, database: Database) -> None:
+    def test_paused_task_does_not_run_until_resumed(self, stage: Stage, database: Database) -> None:
         task = stage.task("* * * * *")
         one = stage.scheduler()
-        stage.look(one, FULL_HOUR)
+        stage.start_due(one, FULL_HOUR)
 
-        assert stage.tell(schedule.set_paused, task, paused=True)
-        assert not stage.tell(schedule.set_paused, task, paused=True)
-        assert stage.look(one, FULL_HOUR + minutes(90)) == []
+        assert stage.operate(schedule.set_paused, task, paused=True)
+        assert not stage.operate(schedule.set_paused, task, paused=True)
+        assert stage.start_due(one, FULL_HOUR + minutes(90)) == []
         stage.clock.now = FULL_HOUR + minutes(90) + seconds(10)
-        assert stage.tell(schedule.set_paused, task, paused=False)
-        assert not stage.tell(schedule.set_paused, task, paused=False)
+        assert stage.operate(schedule.set_paused, task, paused=False)
+        assert not stage.operate(schedule.set_paused, task, paused=False)
 
-        # What it missed meanwhile was not wanted.
-        assert stage.look(one, stage.clock.now) == []
-        assert stage.look(one, FULL_HOUR + minutes(91)) == [task.name]
+        # Ticks missed during the pause are skipped.
+        assert stage.start_due(one, stage.clock.now) == []
+        assert stage.start_due(one, FULL_HOUR + minutes(91)) == [task.name]
         assert audited(database, task) == [
             ("periodic.pause", {"paused": False}, {"paused": True}),
             ("periodic.resume", {"paused": True}, {"paused": False}),
@@ -402,34 +402,34 @@ class TestOperators:
     def test_run_paused_midway_finishes(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
         one = stage.scheduler()
-        stage.look(one, FULL_HOUR)
+        stage.start_due(one, FULL_HOUR)
         stage.let_go.clear()
-        stage.look(one, FULL_HOUR + minutes(1))
+        stage.start_due(one, FULL_HOUR + minutes(1))
 
-        stage.tell(schedule.set_paused, task, paused=True)
+        stage.operate(schedule.set_paused, task, paused=True)
         stage.let_go.set()
         stage.settle()
 
         assert stage.state(task).outcome == "succeeded"
-        assert stage.look(one, FULL_HOUR + minutes(5)) == []
+        assert stage.start_due(one, FULL_HOUR + minutes(5)) == []
 
-    def test_a_new_timetable_holds_at_once_and_while_it_runs(self, stage: Stage, database: Database) -> None:
+    def test_new_schedule_takes_effect_at_once_and_during_run(self, stage: Stage, database: Database) -> None:
         task = stage.task("0 * * * *")
         one = stage.scheduler()
-        stage.look(one, FULL_HOUR + seconds(1))
+        stage.start_due(one, FULL_HOUR + seconds(1))
 
-        following = stage.tell(schedule.reschedule_task, task, schedule=parse_schedule("every 10s"))
+        following = stage.operate(schedule.reschedule_task, task, schedule=parse_schedule("every 10s"))
         assert following == FULL_HOUR + seconds(10)
         stage.let_go.clear()
-        assert stage.look(one, FULL_HOUR + seconds(10)) == [task.name]
-        stage.tell(schedule.reschedule_task, task, schedule=parse_schedule("30 10 * * *"))
+        assert stage.start_due(one, FULL_HOUR + seconds(10)) == [task.name]
+        stage.operate(schedule.reschedule_task, task, schedule=parse_schedule("30 10 * * *"))
         stage.let_go.set()
         stage.settle()
 
         assert stage.state(task).next_run_at == FULL_HOUR + minutes(30)
-        assert stage.look(one, FULL_HOUR + seconds(20)) == []
-        assert stage.look(one, FULL_HOUR + minutes(30)) == [task.name]
-        assert stage.tell(schedule.reschedule_task, task, schedule=None) == FULL_HOUR + timedelta(hours=1)
+        assert stage.start_due(one, FULL_HOUR + seconds(20)) == []
+        assert stage.start_due(one, FULL_HOUR + minutes(30)) == [task.name]
+        assert stage.operate(schedule.reschedule_task, task, schedule=None) == FULL_HOUR + timedelta(hours=1)
         assert stage.state(task).timetable is None
         assert [after for _, _, after in audited(database, task)] == [
             {"timetable": "every 10s"},
@@ -437,9 +437,9 @@ class TestOperators:
             {"timetable": "0 * * * *"},
         ]
 
-    def test_a_claim_of_what_an_operator_changed_meanwhile_is_none(self, stage: Stage) -> None:
+    def test_start_of_run_fails_when_operator_changed_task_meanwhile(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
-        stage.look(stage.scheduler(), FULL_HOUR)
+        stage.start_due(stage.scheduler(), FULL_HOUR)
         stage.clock.now = FULL_HOUR + minutes(1)
         seen = stage.state(task)
 
@@ -448,17 +448,17 @@ class TestOperators:
                 schedule.start_due_run, state=seen, worker_name="worker-1", now=stage.clock.now
             )
 
-        stage.tell(schedule.set_paused, task, paused=True)
+        stage.operate(schedule.set_paused, task, paused=True)
         assert claimed() is None
-        stage.tell(schedule.set_paused, task, paused=False)
+        stage.operate(schedule.set_paused, task, paused=False)
         assert claimed() is None
-        stage.tell(schedule.reschedule_task, task, schedule=parse_schedule("every 1m"))
+        stage.operate(schedule.reschedule_task, task, schedule=parse_schedule("every 1m"))
         assert claimed() is None
 
     def test_run_started_by_hand_is_not_started_twice(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
         one = stage.scheduler()
-        stage.look(one, FULL_HOUR)
+        stage.start_due(one, FULL_HOUR)
 
         def begin() -> UUID | None:
             return stage.services.database.in_transaction(
@@ -471,41 +471,41 @@ class TestOperators:
         first = begin()
         assert first is not None
         assert begin() is None
-        assert stage.look(one, FULL_HOUR + minutes(1)) == []
+        assert stage.start_due(one, FULL_HOUR + minutes(1)) == []
         stage.runs[one].perform(task, first)
-        assert stage.look(one, FULL_HOUR + minutes(2)) == [task.name]
+        assert stage.start_due(one, FULL_HOUR + minutes(2)) == [task.name]
 
-    def test_a_task_declared_to_run_more_often_does_not_wait_for_its_old_next_run(self, stage: Stage) -> None:
+    def test_shorter_declared_schedule_replaces_old_next_run(self, stage: Stage) -> None:
         daily = stage.task("30 9 * * *")
-        stage.look(stage.scheduler(), FULL_HOUR)
+        stage.start_due(stage.scheduler(), FULL_HOUR)
         assert stage.state(daily).next_run_at == FULL_HOUR + timedelta(hours=23, minutes=30)
 
         stage.tasks = [replace(daily, schedule_text="* * * * *")]
-        stage.look(stage.scheduler(), FULL_HOUR)
+        stage.start_due(stage.scheduler(), FULL_HOUR)
 
         assert stage.state(stage.tasks[0]).next_run_at == FULL_HOUR + minutes(1)
 
-    def test_a_timetable_that_nobody_understands_gives_way_to_the_declared_one(self, stage: Stage) -> None:
+    def test_invalid_stored_schedule_falls_back_to_declared_schedule(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
         one = stage.scheduler()
-        stage.look(one, FULL_HOUR)
+        stage.start_due(one, FULL_HOUR)
         with stage.services.database.transaction() as session:
             session.execute(
                 text("UPDATE periodic_tasks SET timetable = 'at full moon' WHERE name = :name"),
                 {"name": task.name},
             )
 
-        assert stage.look(one, FULL_HOUR + minutes(1)) == [task.name]
+        assert stage.start_due(one, FULL_HOUR + minutes(1)) == [task.name]
 
-    def test_what_no_code_knows_any_more_is_forgotten_in_time(self, stage: Stage) -> None:
+    def test_state_of_removed_task_is_deleted_after_a_day(self, stage: Stage) -> None:
         gone, kept, paused = (stage.task("* * * * *") for _ in range(3))
-        stage.look(stage.scheduler(), FULL_HOUR)
-        stage.tell(schedule.set_paused, paused, paused=True)
+        stage.start_due(stage.scheduler(), FULL_HOUR)
+        stage.operate(schedule.set_paused, paused, paused=True)
         stage.tasks = [kept]
-        stage.look(stage.scheduler(), FULL_HOUR + timedelta(hours=23))
+        stage.start_due(stage.scheduler(), FULL_HOUR + timedelta(hours=23))
         assert stage.state(gone)
 
-        stage.look(stage.scheduler(), FULL_HOUR + timedelta(hours=25))
+        stage.start_due(stage.scheduler(), FULL_HOUR + timedelta(hours=25))
 
         with stage.services.database.reading() as session:
             names = {state.name for state in schedule.fetch_snapshots(session, (gone, kept, paused))}
@@ -526,22 +526,22 @@ class TestClocks:
     def test_a_small_step_back_repeats_no_tick(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
         one = stage.scheduler()
-        stage.look(one, FULL_HOUR)
-        assert stage.look(one, FULL_HOUR + minutes(1)) == [task.name]
+        stage.start_due(one, FULL_HOUR)
+        assert stage.start_due(one, FULL_HOUR + minutes(1)) == [task.name]
 
         for step in (1, 5, 30, 59):
-            assert stage.look(one, FULL_HOUR + minutes(1) - seconds(step)) == []
-        assert stage.look(one, FULL_HOUR + minutes(1)) == []
-        assert stage.look(one, FULL_HOUR + minutes(2)) == [task.name]
+            assert stage.start_due(one, FULL_HOUR + minutes(1) - seconds(step)) == []
+        assert stage.start_due(one, FULL_HOUR + minutes(1)) == []
+        assert stage.start_due(one, FULL_HOUR + minutes(2)) == [task.name]
 
     def test_rare_task_is_not_reported_as_stalled(self, stage: Stage) -> None:
         task = stage.task("0,1 9 1 1 *")
         one = stage.scheduler()
-        stage.look(one, FULL_HOUR)
+        stage.start_due(one, FULL_HOUR)
         new_year = datetime(2028, 1, 1, 9, 0, tzinfo=UTC)
         assert stage.state(task).next_run_at == new_year
 
-        assert stage.look(one, FULL_HOUR + timedelta(days=100)) == []
+        assert stage.start_due(one, FULL_HOUR + timedelta(days=100)) == []
         assert stage.state(task).next_run_at == new_year
-        assert stage.look(one, new_year) == [task.name]
-        assert stage.look(one, new_year + minutes(1)) == [task.name]
+        assert stage.start_due(one, new_year) == [task.name]
+        assert stage.start_due(one, new_year + minutes(1)) == [task.name]

@@ -1,4 +1,4 @@
-"""Payouts that were dispatched and not sent, when their payees have another bank account, or are on hold by then."""
+"""Dispatched but unsent payouts whose payee replaced the bank account or is on hold."""
 
 import pytest
 from sqlalchemy import text
@@ -25,9 +25,7 @@ def run_short(relay: Dispatcher, case: Case, gateway: TestGateway) -> None:
     assert case.alerts == {"PAYOUT_FUNDS_SHORT": "SEV-2"}
 
 
-def test_what_was_approved_for_an_account_that_was_replaced_is_the_payees_again(
-    relay: Dispatcher, case: Case
-) -> None:
+def test_payout_to_replaced_account_fails_and_returns_to_payee_balance(relay: Dispatcher, case: Case) -> None:
     payee = case.payees[0]
     with case.database.transaction() as session:
         make_account(session, payee.user.id, created_at=NOW)
@@ -35,11 +33,11 @@ def test_what_was_approved_for_an_account_that_was_replaced_is_the_payees_again(
     case.work(relay, times=2)
 
     by_payee = {row["user_id"]: row for row in case.transfers}
-    given_up = by_payee.pop(payee.user.id)
-    assert (given_up["payout_status"], given_up["sent_at"]) == ("failed", None)
-    assert given_up["failure_reason"] == texts.FAILED_ACCOUNT_REPLACED
+    failed = by_payee.pop(payee.user.id)
+    assert (failed["payout_status"], failed["sent_at"]) == ("failed", None)
+    assert failed["failure_reason"] == texts.FAILED_ACCOUNT_REPLACED
     assert {row["payout_status"] for row in by_payee.values()} == {"submitted"}
-    assert case.gateway.calls(given_up["reference"]) == {}
+    assert case.gateway.calls(failed["reference"]) == {}
     with case.database.reading() as session:
         assert owed(session, payee) == OWED_MINOR
         notice = row_of(session, "notifications", user_id=payee.user.id)
@@ -50,11 +48,11 @@ def test_what_was_approved_for_an_account_that_was_replaced_is_the_payees_again(
     )
 
 
-def test_what_waits_for_funds_is_given_up_once_its_account_is_replaced(
+def test_payout_waiting_for_funds_fails_when_account_is_replaced(
     relay: Dispatcher, case: Case, gateway: TestGateway
 ) -> None:
     run_short(relay, case, gateway)
-    # The event of the next try found payouts halted: the sweep hands the batch on.
+    # The retry event is marked done without effect, so only the sweep can enqueue the batch.
     case.change("outbox_events", "payload ->> 'batchId' = CAST(:batch_id AS text)", done_at=NOW)
     with case.database.transaction() as session:
         for payee in case.payees:
@@ -73,7 +71,7 @@ def test_what_waits_for_funds_is_given_up_once_its_account_is_replaced(
         assert_books_are_whole(session)
 
 
-def test_that_funds_are_short_is_over_once_nothing_waits_for_them(
+def test_funds_short_alert_is_resolved_when_no_payout_waits_for_funds(
     relay: Dispatcher, case: Case, gateway: TestGateway, clock: MovableClock
 ) -> None:
     run_short(relay, case, gateway)

@@ -1,4 +1,4 @@
-"""Workers that die at a row: each death is one try of it, and nobody else's tries, pauses or ends are deaths."""
+"""Worker crashes: each crash counts as one failed attempt of the row in flight."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,20 +27,20 @@ from tests.support.probes import changed, closed_port
 from tests.support.purchases import NOW, later, row_of
 
 
-def a_worker() -> Worker:
-    """Describe a worker; nobody has heard of it until it is announced."""
+def make_worker() -> Worker:
+    """Describe a worker that has sent no heartbeat."""
     return Worker(f"notifications@host:{uuid4().hex}", queues.NOTIFICATIONS, "host", 1, NOW, NOW)
 
 
 class Case:
-    """A topic of its own, whose handler does as the test wants, and a worker that is at it."""
+    """A unique topic with a handler that the test controls, and a worker that runs the handler."""
 
     def __init__(self, services: Services, clock: MovableClock) -> None:
         self.services, self.clock, self.database = services, clock, services.database
         self.topic = f"test.{uuid4().hex}"
         self.tries = 0
         self.fails = False
-        self.relay = Dispatcher(services, worker=a_worker())
+        self.relay = Dispatcher(services, worker=make_worker())
 
     def handle(self, _session: Session, _payload: dict[str, Any], _now: Any) -> None:
         self.tries += 1
@@ -53,14 +53,14 @@ class Case:
         )
 
     def receive(self) -> UUID:
-        """Store an event that nobody can read: who tries it buries it."""
+        """Store an unreadable event, which becomes a dead letter when processed."""
         return self.database.in_transaction(
             webhooks.receive_event, provider="gateway", body=b"{", now=self.clock.now
         )
 
-    def begun_by(self, worker: Worker, what: str) -> Any:
-        """Have a worker be at a row, as far as the others can tell."""
-        return InFlightMarkers(self.services.cache, worker).track(what)
+    def in_flight_at(self, worker: Worker, row: str) -> Any:
+        """Write the in-flight marker of a worker at a row."""
+        return InFlightMarkers(self.services.cache, worker).track(row)
 
     def run(self, event_id: UUID) -> None:
         self.relay.run_row(queues.NOTIFICATIONS, "outbox", str(event_id))
@@ -70,7 +70,7 @@ class Case:
             return row_of(session, table, id=event_id)
 
     @contextmanager
-    def living(self, worker: Worker) -> Iterator[None]:
+    def alive(self, worker: Worker) -> Iterator[None]:
         workers.record_heartbeat(self.services.cache, worker)
         try:
             yield
@@ -85,20 +85,20 @@ def case(paying_services: Services, clock: MovableClock, monkeypatch: pytest.Mon
     return made
 
 
-def words(services: Services) -> list[bytes]:
-    """Give the rows of which word is left."""
+def in_flight_markers(services: Services) -> list[bytes]:
+    """List the in-flight markers in the cache."""
     with Redis.from_url(services.settings.redis_url) as server:
         return sorted(server.scan_iter("h1:begun:*"))
 
 
-def test_a_death_is_a_failed_try_and_the_next_one_is_real(case: Case) -> None:
+def test_worker_crash_counts_as_failed_attempt_and_next_attempt_runs_handler(case: Case) -> None:
     event_id = case.enqueue()
-    with case.begun_by(a_worker(), f"outbox {event_id}"):
+    with case.in_flight_at(make_worker(), f"outbox {event_id}"):
         case.run(event_id)
 
         row = case.row(event_id)
         assert (case.tries, row["attempts"], row["last_error"]) == (0, 1, WORKER_CRASHED)
-        # What died together is not tried together: it waits for another share of the delay.
+        # The due time has jitter, so that rows of one crashed worker are not all retried at once.
         assert timedelta(seconds=5) <= row["due_at"] - NOW <= timedelta(seconds=10)
 
         case.clock.now = row["due_at"]
@@ -106,9 +106,9 @@ def test_a_death_is_a_failed_try_and_the_next_one_is_real(case: Case) -> None:
     assert (case.tries, case.row(event_id)["done_at"]) == (1, row["due_at"])
 
 
-def test_a_death_at_a_webhook_is_noted_without_looking_at_it_again(case: Case) -> None:
+def test_worker_crash_at_webhook_is_recorded_without_processing_event(case: Case) -> None:
     inbox_id = case.receive()
-    with case.begun_by(a_worker(), f"inbox {inbox_id}"):
+    with case.in_flight_at(make_worker(), f"inbox {inbox_id}"):
         case.relay.run_row(queues.WEBHOOKS, "inbox", str(inbox_id))
 
         row = case.row(inbox_id, "webhook_inbox")
@@ -121,10 +121,10 @@ def test_a_death_at_a_webhook_is_noted_without_looking_at_it_again(case: Case) -
     assert (row["status"], row["attempts"], row["last_error"]) == ("dead", 2, "the body is not JSON")
 
 
-def test_as_many_deaths_as_there_are_tries_give_work_up(case: Case) -> None:
+def test_outbox_event_is_given_up_after_maximum_worker_crashes(case: Case) -> None:
     event_id = case.enqueue()
     for tries in range(1, outbox.MAX_TRIES + 1):
-        with case.begun_by(a_worker(), f"outbox {event_id}"):
+        with case.in_flight_at(make_worker(), f"outbox {event_id}"):
             case.run(event_id)
         row = case.row(event_id)
         assert (row["attempts"], row["failed_at"] is not None) == (tries, tries == outbox.MAX_TRIES)
@@ -141,11 +141,11 @@ def test_as_many_deaths_as_there_are_tries_give_work_up(case: Case) -> None:
     }
 
 
-def test_as_many_deaths_as_there_are_tries_bury_a_webhook(case: Case) -> None:
+def test_webhook_becomes_dead_letter_after_maximum_worker_crashes(case: Case) -> None:
     inbox_id = case.receive()
     for _ in range(len(webhooks.RETRY_DELAYS_SECONDS) + 1):
         assert case.row(inbox_id, "webhook_inbox")["status"] in {"received", "retrying"}
-        with case.begun_by(a_worker(), f"inbox {inbox_id}"):
+        with case.in_flight_at(make_worker(), f"inbox {inbox_id}"):
             case.relay.run_row(queues.WEBHOOKS, "inbox", str(inbox_id))
         case.clock.now += timedelta(seconds=webhooks.RETRY_DELAYS_SECONDS[-1] * (1 + webhooks.RETRY_JITTER))
 
@@ -160,12 +160,12 @@ def test_as_many_deaths_as_there_are_tries_bury_a_webhook(case: Case) -> None:
     assert (alert["identifier"], alert["latest_facts"]["error"]) == ("WEBHOOK_DEAD", WORKER_CRASHED)
 
 
-def test_a_message_that_came_twice_is_no_death(case: Case) -> None:
-    """The other worker lives. Its word stays, and tells of its death when it dies."""
-    event_id, other = case.enqueue(), a_worker()
+def test_duplicate_message_is_not_counted_as_crash_of_living_worker(case: Case) -> None:
+    """A living worker's marker stays in place and reveals a later crash of the worker."""
+    event_id, other = case.enqueue(), make_worker()
     case.fails = True
-    with case.begun_by(other, f"outbox {event_id}"):
-        with case.living(other):
+    with case.in_flight_at(other, f"outbox {event_id}"):
+        with case.alive(other):
             case.run(event_id)
             row = case.row(event_id)
             assert (case.tries, row["attempts"], row["last_error"]) == (1, 1, "ZeroDivisionError")
@@ -176,45 +176,47 @@ def test_a_message_that_came_twice_is_no_death(case: Case) -> None:
         assert (case.tries, row["attempts"], row["last_error"]) == (1, 2, WORKER_CRASHED)
 
 
-def test_one_that_was_started_anew_under_its_name_is_not_the_one_that_died(case: Case) -> None:
-    """A container that is restarted has the host's name and the process's number of before."""
-    event_id, first = case.enqueue(), a_worker()
+def test_restarted_worker_of_same_name_does_not_hide_crash(case: Case) -> None:
+    """A restarted container keeps host name and process id."""
+    event_id, first = case.enqueue(), make_worker()
     with (
-        case.begun_by(first, f"outbox {event_id}"),
-        case.living(replace(first, started_at=later(seconds=1))),
+        case.in_flight_at(first, f"outbox {event_id}"),
+        case.alive(replace(first, started_at=later(seconds=1))),
     ):
         case.run(event_id)
     assert (case.tries, case.row(event_id)["last_error"]) == (0, WORKER_CRASHED)
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_row_that_ends_leaves_no_word(case: Case, monkeypatch: pytest.MonkeyPatch, *, fails: bool) -> None:
+def test_finished_row_leaves_no_in_flight_marker(
+    case: Case, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
     event_id = case.enqueue()
-    word = f"h1:begun:outbox {event_id}".encode()
+    marker = f"h1:begun:outbox {event_id}".encode()
     case.fails = fails
     seen: list[list[bytes]] = []
 
     def handle(*arguments: Any) -> None:
-        seen.append(words(case.services))
+        seen.append(in_flight_markers(case.services))
         case.handle(*arguments)
 
     monkeypatch.setattr(relay_module, "HANDLERS", {case.topic: handle})
     case.run(event_id)
 
-    assert [word in one for one in seen] == [True]
-    assert word not in words(case.services)
+    assert [marker in markers for markers in seen] == [True]
+    assert marker not in in_flight_markers(case.services)
 
 
-def test_what_is_put_back_leaves_no_word(
+def test_requeued_row_leaves_no_in_flight_marker(
     case: Case, relay: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker that must stop is at it still; its process ends before the row does."""
+    """A stopping worker requeues the row while the handler still runs."""
     event_id = case.enqueue()
     left: list[bytes] = []
 
     def handle(*_: Any) -> None:
         assert case.relay.requeue_running_rows() == 1
-        left.extend(words(case.services))
+        left.extend(in_flight_markers(case.services))
         raise ZeroDivisionError
 
     monkeypatch.setattr(relay_module, "HANDLERS", {case.topic: handle})
@@ -224,23 +226,25 @@ def test_what_is_put_back_leaves_no_word(
     assert f"h1:begun:outbox {event_id}".encode() not in left
 
 
-def test_without_the_cache_nothing_is_counted_and_all_is_done(case: Case, database: Database) -> None:
+def test_crash_is_not_counted_and_row_is_processed_without_cache(case: Case, database: Database) -> None:
     event_id = case.enqueue()
     away = changed(case.services, cache=Cache(f"redis://127.0.0.1:{closed_port()}/0"))
 
-    with case.begun_by(a_worker(), f"outbox {event_id}"):
-        Dispatcher(away, worker=a_worker()).run_row(queues.NOTIFICATIONS, "outbox", str(event_id))
+    with case.in_flight_at(make_worker(), f"outbox {event_id}"):
+        Dispatcher(away, worker=make_worker()).run_row(queues.NOTIFICATIONS, "outbox", str(event_id))
 
     assert (case.tries, case.row(event_id)["done_at"]) == (1, NOW)
 
 
-def test_a_process_that_is_no_worker_leaves_no_word(
+def test_process_without_heartbeat_writes_no_in_flight_marker(
     case: Case, relay: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody could tell that it died: it has no heartbeat."""
+    """A process without heartbeat could not be detected as crashed."""
     event_id = case.enqueue()
     seen: list[bytes] = []
-    monkeypatch.setattr(relay_module, "HANDLERS", {case.topic: lambda *_: seen.extend(words(case.services))})
+    monkeypatch.setattr(
+        relay_module, "HANDLERS", {case.topic: lambda *_: seen.extend(in_flight_markers(case.services))}
+    )
     relay.run_row(queues.NOTIFICATIONS, "outbox", str(event_id))
 
     assert case.row(event_id)["done_at"] == NOW
