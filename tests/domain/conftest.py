@@ -1,4 +1,4 @@
-"""Fixtures of the domain's tests."""
+"""Fixtures of the domain tests."""
 
 import pytest
 from sqlalchemy.orm import Session
@@ -13,7 +13,7 @@ __all__ = ["gateway"]
 
 @pytest.fixture
 def shop(session: Session) -> Shop:
-    """A shop with its vendor and a buyer."""
+    """A shop with a vendor and a buyer."""
     return make_shop(session)
 
 

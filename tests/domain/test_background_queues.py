@@ -1,4 +1,4 @@
-"""The figures of the queues: true whatever happens to rows, and read without a look at the history."""
+"""Queue statistics: correct counts without a scan of the history."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -32,7 +32,7 @@ HISTORY = 40_000
 
 @pytest.fixture
 def cache(services: Services) -> Iterator[Cache]:
-    """The cache, where no worker has told of itself."""
+    """The cache without heartbeats of workers."""
     for worker in workers.fetch_live_workers(services.cache).workers:
         workers.remove_worker(services.cache, worker.name)
     yield services.cache
@@ -59,7 +59,7 @@ def do_nothing(_session: Session, _payload: dict[str, Any], _now: datetime) -> N
 
 
 class TestOutbox:
-    def test_each_row_is_counted_where_it_is(self, session: Session, cache: Cache) -> None:
+    def test_outbox_rows_are_counted_by_state(self, session: Session, cache: Cache) -> None:
         before = count(session, cache)
         done, given_up, retried, waiting = (enqueue(session) for _ in range(4))
         enqueue(session, due_at=later(days=3))
@@ -83,7 +83,7 @@ class TestOutbox:
         assert now.oldest_due_at <= NOW
         assert waiting
 
-    def test_what_is_rolled_back_was_not_completed(self, database: Database, cache: Cache) -> None:
+    def test_rolled_back_run_is_not_counted_as_completed(self, database: Database, cache: Cache) -> None:
         with database.reading() as session:
             before = count(session, cache)
         event_id = database.in_transaction(enqueue)
@@ -98,7 +98,7 @@ class TestOutbox:
         with database.reading() as session:
             assert count(session, cache).completed == before.completed + 1
 
-    def test_many_at_once_are_all_counted(self, committed_database: Database, cache: Cache) -> None:
+    def test_concurrent_completions_are_all_counted(self, committed_database: Database, cache: Cache) -> None:
         database = committed_database
         with database.reading() as session:
             before = count(session, cache)
@@ -123,7 +123,7 @@ class TestOutbox:
 
 
 class TestInbox:
-    def test_each_delivery_is_counted_where_it_is(self, database: Database, cache: Cache) -> None:
+    def test_webhook_deliveries_are_counted_by_state(self, database: Database, cache: Cache) -> None:
         def now() -> QueueStats:
             with database.reading() as session:
                 return count(session, cache, queues.WEBHOOKS)
@@ -145,21 +145,21 @@ class TestInbox:
             process(inbox_id)
 
         after = now()
-        # The last has no settled charge, or nobody knows it: it is dead, or waits for its next try.
+        # The last event has no known charge, so the event is a dead letter or waits for a retry.
         assert after.completed == before.completed + 2
         assert after.waiting + after.failed == before.waiting + before.failed + 2
         assert after.failed >= before.failed + 1
 
 
 class TestWorkers:
-    def test_what_workers_are_at_is_active_and_not_waiting(self, session: Session, cache: Cache) -> None:
+    def test_rows_in_flight_count_as_active_and_not_as_waiting(self, session: Session, cache: Cache) -> None:
         before = count(session, cache)
         row_ids = [str(enqueue(session)) for _ in range(3)]
         doing = [WorkerActivity(f"outbox {row_id}", NOW, QUEUE, row_id) for row_id in row_ids]
         workers.record_heartbeat(
             cache, worker(doing[0], doing[1], WorkerActivity("periodic relay-inbox", NOW))
         )
-        # Two may hold one for a moment.
+        # Two workers may report the same row for a moment.
         workers.record_heartbeat(cache, worker(doing[1]))
 
         found = figures.fetch_queue_report(session, cache, now=NOW)
@@ -169,7 +169,7 @@ class TestWorkers:
         assert len(found.workers.workers) == 2
         assert found.workers.memory_used_bytes > 100_000
 
-    def test_worker_is_known_by_its_last_heartbeat_until_it_withdraws(self, cache: Cache) -> None:
+    def test_worker_is_listed_with_last_heartbeat_until_removed(self, cache: Cache) -> None:
         first = worker(name="a")
         workers.record_heartbeat(cache, first)
         workers.record_heartbeat(cache, worker(WorkerActivity("x", NOW), name="a"))
@@ -184,7 +184,7 @@ class TestWorkers:
         assert [one.name for one in workers.fetch_live_workers(cache).workers] == ["b"]
 
     @pytest.mark.parametrize("seconds", [-(workers.STALE_SECONDS + 1), workers.STALE_SECONDS + 60])
-    def test_a_stale_one_is_gone_also_if_the_servers_clock_went_back(
+    def test_stale_worker_is_removed_also_after_server_clock_moved_back(
         self, cache: Cache, seconds: int
     ) -> None:
         workers.record_heartbeat(cache, worker(name="stale"))
@@ -195,12 +195,12 @@ class TestWorkers:
         assert [one.name for one in workers.fetch_live_workers(cache).workers] == ["alive"]
         assert client.hkeys(workers._DETAILS_KEY) == [b"alive"]
 
-    def test_all_of_it_is_forgotten_if_nobody_tells_anything(self, cache: Cache) -> None:
+    def test_worker_state_expires_without_heartbeats(self, cache: Cache) -> None:
         workers.record_heartbeat(cache, worker())
         for key in (workers._LAST_SEEN_KEY, workers._DETAILS_KEY):
             assert 0 < cache._client.ttl(key) <= workers.STALE_SECONDS
 
-    def test_without_the_cache_the_rows_are_still_counted(self, session: Session) -> None:
+    def test_rows_are_counted_without_cache(self, session: Session) -> None:
         away = Cache(f"redis://127.0.0.1:{closed_port()}/0")
         with pytest.raises(CacheDownError):
             workers.fetch_live_workers(away)
@@ -214,7 +214,7 @@ class TestWorkers:
 
 
 def fill(session: Session, *, part_open: int, part_failed: int) -> None:
-    """Add a history: of each hundred rows so many are open, so many failed, and all others were completed."""
+    """Add a history. The parts are open and failed rows per hundred; the other rows are completed."""
     parts = {"rows": HISTORY, "open": part_open, "failed": part_failed}
     with bulk_load(session, triggers=True):
         session.execute(
@@ -245,8 +245,8 @@ def fill(session: Session, *, part_open: int, part_failed: int) -> None:
 
 
 class TestCost:
-    def test_a_long_history_is_not_looked_at(self, session: Session) -> None:
-        """One statement; nothing but indexes of what is open or failed, and the few rows of counts."""
+    def test_queue_report_does_not_scan_long_history(self, session: Session) -> None:
+        """A single statement reads the indexes of open and failed rows and the few rows of counts."""
         parameters = {"now": datetime.now(UTC), "webhooks": queues.WEBHOOKS}
         fill(session, part_open=1, part_failed=1)
         plan, buffers = explain(session, figures._COUNT_QUEUES.sql, parameters)
@@ -261,7 +261,7 @@ class TestCost:
         print(f"{buffers} buffers, {longer} of a history that is twice as long")
         assert longer < buffers * 1.1 + 10
 
-    def test_a_sweep_finds_its_queues_rows_among_all_others(self, session: Session) -> None:
+    def test_sweep_finds_rows_of_a_queue_by_index(self, session: Session) -> None:
         queue = f"test-{uuid4().hex}"
         insert = """
             INSERT INTO outbox_events (queue, topic, payload, due_at)
@@ -280,7 +280,7 @@ class TestCost:
 
 
 class TestRetention:
-    def test_outbox_rows_go_when_their_time_is_up(self, session: Session, cache: Cache) -> None:
+    def test_old_outbox_rows_are_purged(self, session: Session, cache: Cache) -> None:
         made = {
             "done": (later(days=-31), None),
             "done lately": (later(days=-29), None),
@@ -305,10 +305,10 @@ class TestRetention:
             "failed lately",
             "open",
         }
-        # What was completed stays counted.
+        # Purged rows stay in the count of completed rows.
         assert count(session, cache).completed == completed
 
-    def test_deliveries_go_with_their_dead_letters_and_the_record_stays(self, database: Database) -> None:
+    def test_old_webhooks_are_purged_and_event_ids_are_kept(self, database: Database) -> None:
         old = NOW - timedelta(days=5_000)
         bodies = [event_of({"id": uuid4().int % 10**12}, "subscription.create"), b"{", b"["]
         stored = [
@@ -341,7 +341,7 @@ class TestRetention:
         assert result is not None
         assert result.status == "duplicate"
 
-    def test_much_is_deleted_in_batches_each_committed(self, database: Database) -> None:
+    def test_purge_runs_in_batches(self, database: Database) -> None:
         took: list[int] = []
 
         def work(session: Session, *, now: datetime, limit: int) -> int:

@@ -1,4 +1,4 @@
-"""What of payments, refunds, books and webhooks raises an alert, and what resolves it."""
+"""Conditions in payments, refunds, ledger and webhooks that raise and resolve alerts."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -29,7 +29,14 @@ from marketplace.reconciliation import ledger_check
 from marketplace.webhooks import inbox as webhooks
 from marketplace.webhooks.replay import replay_event
 from tests.support.alerts import alerts_about, open_about
-from tests.support.finance import act_of, cancelled_order, make_officer, mend_refund, refunds_of, say
+from tests.support.finance import (
+    act_of,
+    cancelled_order,
+    make_officer,
+    mend_refund,
+    refunds_of,
+    say,
+)
 from tests.support.gateway import TestGateway, charge_data, event_of
 from tests.support.purchases import (
     NOW,
@@ -49,7 +56,7 @@ from tests.support.purchases import (
 
 @pytest.fixture
 def refund_id(session: Session, shop: Shop) -> UUID:
-    """A refund that the gateway is to send."""
+    """A refund that waits to be sent by the gateway."""
     [made] = refunds_of(session, cancelled_order(session, shop))
     found: UUID = made["id"]
     return found
@@ -59,7 +66,7 @@ def about(refund_id: UUID) -> str:
     return f"refund:{refund_id}"
 
 
-def mend(session: Session, refund_id: UUID, trigger: str) -> None:
+def act_on_refund(session: Session, refund_id: UUID, trigger: str) -> None:
     mend_refund(session, refund_id, make_officer(session), trigger, now=later(hours=1))
 
 
@@ -89,7 +96,7 @@ class TestRefunds:
     ) -> None:
         say(session, refund_id, "failed")
 
-        mend(session, refund_id, trigger)
+        act_on_refund(session, refund_id, trigger)
 
         [alert] = alerts_about(session, about(refund_id))
         assert (alert["resolution"], alert["resolved_at"]) == ("rule", later(hours=1))
@@ -114,14 +121,14 @@ class TestRefunds:
 
         assert open_about(session, about(refund_id)) == {"REFUND_REFUSED": "SEV-2"}
         assert alerts_about(session, about(refund_id))[0]["facts"]["refusedWith"] == 400
-        mend(session, refund_id, states.CREDIT)
+        act_on_refund(session, refund_id, states.CREDIT)
         assert open_about(session, about(refund_id)) == {}
 
     def test_credited_refund_sent_by_the_gateway_raises_an_alert(
         self, session: Session, refund_id: UUID
     ) -> None:
         say(session, refund_id, "failed")
-        mend(session, refund_id, states.CREDIT)
+        act_on_refund(session, refund_id, states.CREDIT)
 
         assert say(session, refund_id, "processed") == "credited"
 
@@ -131,20 +138,20 @@ class TestRefunds:
         self, session: Session, refund_id: UUID
     ) -> None:
         say(session, refund_id, "failed")
-        mend(session, refund_id, states.RETRY)
+        act_on_refund(session, refund_id, states.RETRY)
         amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
         first_try = gateway_refund.refund_reference(refund_id, 1)
 
-        def told(status: str) -> None:
+        def report_first_attempt(status: str) -> None:
             word = GatewayRefund(
                 status=status, id="7", amount_minor=amount, merchant_note=first_try, charge_reference="x"
             )
             gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=word, now=NOW)
 
         say(session, refund_id, "pending")
-        told("failed")
+        report_first_attempt("failed")
         assert open_about(session, about(refund_id)) == {}
-        told("processed")
+        report_first_attempt("processed")
         assert open_about(session, about(refund_id)) == {"REFUND_SENT_TWICE": "SEV-1"}
         facts = alerts_about(session, about(refund_id))[-1]["facts"]
         assert (facts["attempt"], facts["sentAtTry"]) == (2, 1)
@@ -154,7 +161,7 @@ class TestRefunds:
         assert say(session, refund_id, "failed") == "failed"
 
         assert open_about(session, about(refund_id)) == {"REFUND_CAME_BACK": "SEV-1"}
-        mend(session, refund_id, states.RETRY)
+        act_on_refund(session, refund_id, states.RETRY)
         assert open_about(session, about(refund_id)) == {}
 
     def test_refund_of_another_amount_raises_an_alert(self, session: Session, refund_id: UUID) -> None:
@@ -202,7 +209,7 @@ class TestRefunds:
             poll_refunds(database, adapter, now=later(hours=hours))
         assert open_now() == {"REFUND_UNKNOWN": "SEV-2"}
         with database.reading() as session:
-            # It was asked, and answered.
+            # The poll got a response, so the gateway is reachable.
             assert list_open_subjects(session, identifier="GATEWAY_UNREACHABLE") == set()
             assert alerts_about(session, about(made["id"]))[0]["occurrences"] == 2
         adapter.create_refund(
@@ -215,7 +222,9 @@ class TestRefunds:
 
 
 class TestQuarantine:
-    def test_a_charge_that_is_held_back_until_finance_has_decided(self, session: Session, shop: Shop) -> None:
+    def test_quarantined_charge_raises_alert_until_finance_decides(
+        self, session: Session, shop: Shop
+    ) -> None:
         order_id = place(session, shop, make_product(session, shop))
         intent = make_intent(session, shop, order_id)
         charge = make_charge(intent, amount_minor=intent.amount_minor - 500)
@@ -233,7 +242,7 @@ class TestQuarantine:
             "currency": "NGN",
             "orderIds": [str(order_id)],
         }
-        # The same charge again is no other.
+        # A duplicate of the charge raises no second alert.
         assert apply(session, charge) is ChargeOutcome.DUPLICATE
         assert alerts_about(session, f"quarantine:{held_id}")[0]["occurrences"] == 1
 
@@ -261,7 +270,7 @@ class TestStalledPayments:
     def intent(self, session: Session, shop: Shop, order_id: UUID) -> Intent:
         return make_intent(session, shop, order_id)
 
-    def test_payment_unclear_for_hours_raises_one_alert(
+    def test_payment_unclear_for_hours_raises_a_single_alert(
         self, session: Session, intent: Intent, order_id: UUID
     ) -> None:
         expires_at = row_of(session, "orders", id=order_id)["expires_at"]
@@ -310,7 +319,7 @@ class TestStalledPayments:
 class TestGateway:
     @pytest.fixture
     def opened(self, database: Database, gateway: TestGateway, settings: Settings) -> Intent:
-        """An intent whose page is open at the gateway."""
+        """A payment intent with an open hosted page."""
         with database.transaction() as session:
             shop = make_shop(session)
             order_id = place(session, shop, make_product(session, shop))
@@ -330,7 +339,7 @@ class TestGateway:
     def sweep(
         self, database: Database, gateway: TestGateway, settings: Settings
     ) -> Callable[[datetime], bool]:
-        """Sweeps, and tells whether the gateway is said to be unreachable."""
+        """A function that sweeps and returns whether the alert about an unreachable gateway is open."""
         database.in_transaction(gateway_alerts.resolve_gateway_unreachable_alert, now=NOW)
 
         def run(now: datetime) -> bool:
@@ -340,20 +349,22 @@ class TestGateway:
 
         return run
 
-    def test_minutes_without_an_answer_are_an_outage_until_there_is_one(
+    def test_unanswered_gateway_raises_alert_after_five_minutes_until_answer(
         self, gateway: TestGateway, opened: Intent, sweep: Callable[[datetime], bool]
     ) -> None:
         gateway.line.fault = "refuse"
 
-        # The order's time was over at minute 30. Other tests' orders wait no longer than that.
+        # The order expires at minute 30, as do the orders of other tests.
         assert [sweep(later(minutes=minute)) for minute in (30, 34, 35, 40)] == [False, False, True, True]
 
         gateway.line.fault = None
         assert not sweep(later(minutes=41))
 
 
-class TestBooks:
-    def test_a_check_raises_and_the_next_clean_one_resolves(self, committed_database: Database) -> None:
+class TestLedgerCheck:
+    def test_ledger_check_raises_alert_and_next_clean_check_resolves_alert(
+        self, committed_database: Database
+    ) -> None:
         database = committed_database
         with database.transaction() as session:
             order_id = paid_order(session, make_shop(session))
@@ -385,8 +396,8 @@ class TestBooks:
 
 
 class TestWebhooks:
-    def die(self, database: Database, event_type: str | None, body: bytes | None = None) -> UUID:
-        """Have an event die: one of an unknown kind of charge, or a body that can't be read."""
+    def make_dead_letter(self, database: Database, event_type: str | None, body: bytes | None = None) -> UUID:
+        """Process an invalid event, by default a charge with an unknown status, and return the inbox id."""
         content = body or event_of(charge_data("checkout-x", 100, status="odd"), str(event_type))
         inbox_id = database.in_transaction(webhooks.receive_event, provider="gateway", body=content, now=NOW)
         self.process(database, inbox_id)
@@ -401,7 +412,7 @@ class TestWebhooks:
         with database.reading() as session:
             return alerts_about(session, subject)[-1]
 
-    def test_dead_letters_of_one_type_raise_one_alert(self, database: Database) -> None:
+    def test_dead_letters_of_same_type_raise_a_single_alert(self, database: Database) -> None:
         subject = "gateway:charge.success"
         first = self.die(database, "charge.success")
         before = self.alert(database, subject)
@@ -424,7 +435,7 @@ class TestWebhooks:
         assert "ada@" not in str(alert)
 
     def test_dead_letter_alert_is_resolved_when_the_last_is_replayed(self, database: Database) -> None:
-        """Two charges die, since no payment has their reference; then two get it."""
+        """Two charges become dead letters because no payment has the reference. Payments get the references later."""
         with database.transaction() as session:
             session.execute(text("UPDATE dead_letter_webhooks SET replayed_at = now()"))
             shop = make_shop(session)

@@ -1,4 +1,4 @@
-"""The plans of alerts: what is raised and what is listed costs no more for all that is resolved."""
+"""Query plans of alerts: resolved alerts do not slow down raising and listing."""
 
 import json
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ _FILL_OUTBOX = text(
 
 @pytest.fixture(scope="module")
 def filled(own_database: Database) -> Iterator[Session]:
-    """Many alerts, few of them open."""
+    """A session with many alerts, of which few are open."""
     with own_database.engine.connect() as connection, Session(connection) as session:
         with bulk_load(session):
             session.execute(_FILL, {"rows": RESOLVED + OPEN, "open": OPEN})
@@ -54,7 +54,7 @@ def filled(own_database: Database) -> Iterator[Session]:
 
 
 def explained(session: Session, clause: ClauseElement) -> tuple[set[str], int]:
-    """Run a statement, and give the indexes of its plan and the buffers that it touched."""
+    """Run a statement and return the indexes of the plan and the number of buffers."""
     statement = Statement(clause)
     with driver_cursor(session) as cursor:
         cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.sql}", statement._constants)
@@ -72,7 +72,7 @@ def explained(session: Session, clause: ClauseElement) -> tuple[set[str], int]:
 
 @pytest.mark.parametrize("state", [queries.ALL, *queries.STATES])
 @pytest.mark.parametrize("after", [False, True])
-def test_a_page_is_read_in_its_index(filled: Session, state: str, *, after: bool) -> None:
+def test_page_of_alerts_is_read_from_index(filled: Session, state: str, *, after: bool) -> None:
     position = [NOW.replace(year=2100).isoformat(), str(uuid4())] if after else None
     clause = queries._select_alerts(PageRequest(20, position), state)
 
@@ -83,14 +83,14 @@ def test_a_page_is_read_in_its_index(filled: Session, state: str, *, after: bool
     assert buffers < 200
 
 
-def test_what_was_not_told_is_found_among_all_that_was(filled: Session) -> None:
+def test_unsent_messages_are_found_by_index(filled: Session) -> None:
     indexes, buffers = explained(filled, queries._select_unsent_messages(uuid4()))
 
     assert indexes == {"ix_outbox_events_due", "ix_outbox_events_failed"}
     assert buffers < 200
 
 
-def test_what_is_open_about_a_kind_is_found_by_its_index(filled: Session) -> None:
+def test_open_subjects_of_a_kind_are_found_by_index(filled: Session) -> None:
     indexes, buffers = explained(filled, queries._select_open_subjects("REFUND_STUCK"))
 
     assert indexes == {"uq_alerts_open"}

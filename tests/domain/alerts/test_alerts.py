@@ -1,4 +1,4 @@
-"""Alerts: raised with their cause, counted while they are open, resolved, raised anew."""
+"""Alerts: raising, counting of repeats, resolving and raising again."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,12 +28,12 @@ from tests.support.alerts import alerts_about, make_staff, messages_of, some_sub
 from tests.support.finance import act_of
 from tests.support.purchases import NOW, later
 
-TITLE = "A refund is stuck"
+TITLE = "A refund is raise_stuck"
 
 
 @pytest.fixture(autouse=True)
-def nudged() -> Iterator[None]:
-    """Nobody is told of what these tests enqueue."""
+def no_wakeups() -> Iterator[None]:
+    """Disable the wake-ups of events that these tests enqueue."""
     before = list(wakeups._wakeup_senders)
     wakeups._wakeup_senders.clear()
     yield
@@ -45,14 +45,14 @@ def subject() -> str:
     return some_subject()
 
 
-def stuck(session: Session, subject: str, **values: Any) -> UUID:
+def raise_stuck(session: Session, subject: str, **values: Any) -> UUID:
     given = {"identifier": "REFUND_STUCK", "title": TITLE, "facts": {"tries": 1}, "now": NOW} | values
     return raise_alert(session, subject=subject, **given)
 
 
 class TestRaising:
-    def test_alert_is_stored_with_its_kinds_facts(self, session: Session, subject: str) -> None:
-        alert_id = stuck(session, subject)
+    def test_alert_is_stored_with_severity_and_facts(self, session: Session, subject: str) -> None:
+        alert_id = raise_stuck(session, subject)
 
         [row] = alerts_about(session, subject)
         assert (row["id"], row["identifier"], row["severity"]) == (alert_id, "REFUND_STUCK", "SEV-3")
@@ -60,59 +60,61 @@ class TestRaising:
         assert (row["occurrences"], row["raised_at"], row["last_raised_at"]) == (1, NOW, NOW)
         assert row["resolved_at"] is None
 
-    def test_a_repeat_counts_up_and_keeps_first_and_latest(self, session: Session, subject: str) -> None:
-        first = stuck(session, subject)
-        stuck(session, subject, facts={"tries": 2}, now=later(hours=1))
-        third = stuck(session, subject, facts={"tries": 3}, now=later(hours=2))
+    def test_repeated_alert_increments_count_and_keeps_first_and_latest_facts(
+        self, session: Session, subject: str
+    ) -> None:
+        first = raise_stuck(session, subject)
+        raise_stuck(session, subject, facts={"tries": 2}, now=later(hours=1))
+        third = raise_stuck(session, subject, facts={"tries": 3}, now=later(hours=2))
 
         [row] = alerts_about(session, subject)
         assert first == third == row["id"]
         assert (row["occurrences"], row["raised_at"], row["last_raised_at"]) == (3, NOW, later(hours=2))
         assert (row["facts"], row["latest_facts"]) == ({"tries": 1}, {"tries": 3})
 
-    def test_a_repeat_out_of_order_does_not_set_the_time_back(self, session: Session, subject: str) -> None:
-        stuck(session, subject, now=later(hours=2))
-        stuck(session, subject, now=NOW)
+    def test_late_repeat_does_not_move_last_raised_time_back(self, session: Session, subject: str) -> None:
+        raise_stuck(session, subject, now=later(hours=2))
+        raise_stuck(session, subject, now=NOW)
 
         [row] = alerts_about(session, subject)
         assert row["last_raised_at"] == later(hours=2)
 
-    def test_other_subjects_and_identifiers_are_others(self, session: Session, subject: str) -> None:
+    def test_other_subject_or_identifier_is_another_alert(self, session: Session, subject: str) -> None:
         ids = {
-            stuck(session, subject),
-            stuck(session, some_subject()),
-            stuck(session, subject, identifier="REFUND_REFUSED"),
+            raise_stuck(session, subject),
+            raise_stuck(session, some_subject()),
+            raise_stuck(session, subject, identifier="REFUND_REFUSED"),
         }
 
         assert len(ids) == 3
 
-    def test_alert_queues_one_message_per_channel_and_none_for_repeats(
+    def test_alert_queues_a_message_per_channel_and_none_for_repeats(
         self, session: Session, subject: str
     ) -> None:
-        alert_id = stuck(session, subject)
+        alert_id = raise_stuck(session, subject)
         for hours in range(3):
-            stuck(session, subject, now=later(hours=hours))
+            raise_stuck(session, subject, now=later(hours=hours))
 
         assert messages_of(session, alert_id) == [("chat", "raised"), ("email", "raised")]
 
-    def test_what_got_worse_is_told_again(self, session: Session, subject: str) -> None:
-        alert_id = stuck(session, subject)
-        stuck(session, subject, severity="SEV-1")
-        stuck(session, subject)
+    def test_higher_severity_queues_messages_again(self, session: Session, subject: str) -> None:
+        alert_id = raise_stuck(session, subject)
+        raise_stuck(session, subject, severity="SEV-1")
+        raise_stuck(session, subject)
 
         [row] = alerts_about(session, subject)
         assert row["severity"] == "SEV-1"
         assert messages_of(session, alert_id) == [("chat", "raised"), ("email", "raised")] * 2
 
-    def test_a_kind_that_nobody_declared_is_refused(self, session: Session, subject: str) -> None:
+    def test_undeclared_alert_kind_is_refused(self, session: Session, subject: str) -> None:
         with pytest.raises(KeyError):
-            stuck(session, subject, identifier="NOBODY_KNOWS")
+            raise_stuck(session, subject, identifier="NOBODY_KNOWS")
 
     def test_alert_is_logged_once_per_commit(self, database: Database, subject: str) -> None:
         with capture_logs() as logs:
             for tries in (1, 2):
                 with database.transaction() as session:
-                    alert_id = stuck(session, subject, facts={"tries": tries})
+                    alert_id = raise_stuck(session, subject, facts={"tries": tries})
                     assert len(logs) == tries - 1
 
         assert logs == [
@@ -129,10 +131,10 @@ class TestRaising:
             for tries in (1, 2)
         ]
 
-    def test_a_cause_that_is_rolled_back_raises_nothing(self, database: Database, subject: str) -> None:
+    def test_rolled_back_transaction_raises_no_alert(self, database: Database, subject: str) -> None:
         def fail() -> None:
             with database.transaction() as session:
-                stuck(session, subject)
+                raise_stuck(session, subject)
                 raise ZeroDivisionError
 
         with database.reading() as session:
@@ -147,7 +149,7 @@ class TestRaising:
 
 
 class TestFacts:
-    def test_what_is_personal_or_secret_is_redacted_everywhere(
+    def test_personal_data_and_secrets_are_redacted_everywhere(
         self, database: Database, subject: str
     ) -> None:
         secrets = {
@@ -158,7 +160,7 @@ class TestFacts:
             "nested": [{"accountNumber": "0123456789"}],
         }
         with capture_logs() as logs, database.transaction() as session:
-            stuck(
+            raise_stuck(
                 session,
                 f"{subject} ada@example.com",
                 title="Refund of ada@example.com",
@@ -169,20 +171,20 @@ class TestFacts:
             [row] = alerts_about(session, f"{subject} {MARKER}")
         assert row["facts"]["amountMinor"] == 250_050
         assert row["facts"]["refundId"] == subject
-        for told in (str(row), str(logs)):
+        for output in (str(row), str(logs)):
             for secret in ("ada@", "0803", "8031234567", "123456", "0123456789"):
-                assert secret not in told.replace(subject, "")
+                assert secret not in output.replace(subject, "")
 
-    def test_ids_and_amounts_stay(self, session: Session, subject: str) -> None:
+    def test_ids_and_amounts_are_not_redacted(self, session: Session, subject: str) -> None:
         facts = {"refundId": uuid4(), "reference": f"checkout-{uuid4().hex}", "toldMinor": 12_345_678_901}
-        stuck(session, subject, facts=facts)
+        raise_stuck(session, subject, facts=facts)
 
         [row] = alerts_about(session, subject)
         assert row["facts"] == facts | {"refundId": str(facts["refundId"])}
 
-    def test_long_ones_are_cut(self, session: Session, subject: str) -> None:
-        stuck(session, subject, facts={"why": "x" * 5_000, "rows": list(range(100))})
-        stuck(session, subject, facts={str(number): ["y" * 300] * 25 for number in range(25)})
+    def test_long_facts_are_cut(self, session: Session, subject: str) -> None:
+        raise_stuck(session, subject, facts={"why": "x" * 5_000, "rows": list(range(100))})
+        raise_stuck(session, subject, facts={str(number): ["y" * 300] * 25 for number in range(25)})
 
         [row] = alerts_about(session, subject)
         assert (len(row["facts"]["why"]), len(row["facts"]["rows"])) == (300, 25)
@@ -190,8 +192,8 @@ class TestFacts:
 
 
 class TestResolving:
-    def test_by_the_rule(self, session: Session, subject: str) -> None:
-        alert_id = stuck(session, subject)
+    def test_alert_is_resolved_once_by_rule(self, session: Session, subject: str) -> None:
+        alert_id = raise_stuck(session, subject)
 
         assert resolve_alert(
             session, identifier="REFUND_STUCK", subject=subject, note="It was sent.", now=later(hours=1)
@@ -208,11 +210,11 @@ class TestResolving:
         )
         assert messages_of(session, alert_id)[2:] == [("chat", "resolved"), ("email", "resolved")]
 
-    def test_of_several_kinds_at_once(self, session: Session, subject: str) -> None:
+    def test_alerts_of_several_kinds_are_resolved_together(self, session: Session, subject: str) -> None:
         other = some_subject()
         for identifier in ("REFUND_STUCK", "REFUND_REFUSED", "REFUND_SENT_TWICE"):
-            stuck(session, subject, identifier=identifier)
-        stuck(session, other)
+            raise_stuck(session, subject, identifier=identifier)
+        raise_stuck(session, other)
 
         family = ("REFUND_STUCK", "REFUND_REFUSED")
         assert resolve_alert(session, identifier=family, subject=subject, note="Over.", now=NOW)
@@ -221,11 +223,11 @@ class TestResolving:
         assert state == {"REFUND_STUCK": "rule", "REFUND_REFUSED": "rule", "REFUND_SENT_TWICE": None}
         assert alerts_about(session, other)[0]["resolved_at"] is None
 
-    def test_all_but_those_that_still_hold(self, session: Session, subject: str) -> None:
+    def test_alerts_except_listed_subjects_are_resolved(self, session: Session, subject: str) -> None:
         gone = some_subject()
         session.execute(text("UPDATE alerts SET resolved_at = now(), resolution = 'rule'"))
         for about in (subject, gone):
-            stuck(session, about)
+            raise_stuck(session, about)
 
         count = resolve_alerts_except(
             session, identifier="REFUND_STUCK", subjects=[subject], note="It is gone.", now=NOW
@@ -235,18 +237,18 @@ class TestResolving:
         assert alerts_about(session, subject)[0]["resolved_at"] is None
         assert alerts_about(session, gone)[0]["resolved_at"] == NOW
 
-    def test_raised_after_that_it_is_a_new_one(self, session: Session, subject: str) -> None:
-        first = stuck(session, subject)
+    def test_alert_raised_after_resolution_is_a_new_alert(self, session: Session, subject: str) -> None:
+        first = raise_stuck(session, subject)
         resolve_alert(session, identifier="REFUND_STUCK", subject=subject, note="Over.", now=NOW)
-        second = stuck(session, subject, now=later(hours=1))
+        second = raise_stuck(session, subject, now=later(hours=1))
 
         assert first != second
         assert [row["occurrences"] for row in alerts_about(session, subject)] == [1, 1]
         assert messages_of(session, second) == [("chat", "raised"), ("email", "raised")]
 
-    def test_by_an_officer_with_a_note_and_audited(self, session: Session, subject: str) -> None:
+    def test_alert_resolved_by_officer_is_audited_with_note(self, session: Session, subject: str) -> None:
         officer = make_staff(session, "finance", MANAGE_FINANCES)
-        alert_id = stuck(session, subject)
+        alert_id = raise_stuck(session, subject)
 
         resolve_manually(
             session,
@@ -274,8 +276,8 @@ class TestResolving:
         )
         assert entry["after"]["note"] == "Paid by hand."
 
-    def test_by_an_operator(self, session: Session, subject: str) -> None:
-        alert_id = stuck(session, subject)
+    def test_alert_is_resolved_by_operator(self, session: Session, subject: str) -> None:
+        alert_id = raise_stuck(session, subject)
 
         resolve_manually(session, alert_id=alert_id, note="Seen to.", act=Act("operator", NOW))
 
@@ -285,7 +287,7 @@ class TestResolving:
     def test_alert_is_resolved_once_and_with_permission_only(self, session: Session, subject: str) -> None:
         officer = make_staff(session, "finance", MANAGE_FINANCES)
         other = make_staff(session, "admin", MANAGE_PLATFORM)
-        alert_id = stuck(session, subject)
+        alert_id = raise_stuck(session, subject)
         given: dict[str, Any] = {"alert_id": alert_id, "note": "Done."}
 
         with pytest.raises(ForbiddenError, match=MANAGE_FINANCES):
@@ -299,10 +301,12 @@ class TestResolving:
 
 
 class TestReading:
-    def test_pages_leave_out_nothing_and_repeat_nothing(self, session: Session, subject: str) -> None:
+    def test_pages_of_alerts_are_complete_without_repeats(self, session: Session, subject: str) -> None:
         session.execute(text("UPDATE alerts SET resolved_at = now(), resolution = 'rule'"))
-        # Pairs of one time, so that the id decides.
-        raised = [stuck(session, f"{subject}:{number}", now=later(hours=number // 2)) for number in range(7)]
+        # Two alerts share each time, so the id decides the order.
+        raised = [
+            raise_stuck(session, f"{subject}:{number}", now=later(hours=number // 2)) for number in range(7)
+        ]
         found: list[UUID] = []
         position = None
         for _ in range(4):
@@ -313,12 +317,14 @@ class TestReading:
         assert position is None
         assert found == sorted(raised, reverse=True)
 
-    def test_filters(self, session: Session, subject: str) -> None:
+    def test_alerts_are_filtered_by_state_severity_and_identifier(
+        self, session: Session, subject: str
+    ) -> None:
         session.execute(text("UPDATE alerts SET resolved_at = now(), resolution = 'rule'"))
-        stuck(session, subject)
+        raise_stuck(session, subject)
         resolve_alert(session, identifier="REFUND_STUCK", subject=subject, note="Over.", now=NOW)
-        stuck(session, subject, now=later(days=1000))
-        stuck(session, subject, identifier="REFUND_CAME_BACK", now=later(days=1000))
+        raise_stuck(session, subject, now=later(days=1000))
+        raise_stuck(session, subject, identifier="REFUND_CAME_BACK", now=later(days=1000))
 
         def found(**filters: Any) -> list[str]:
             page = queries.list_alerts(session, page=PageRequest(100), **filters)
@@ -331,8 +337,8 @@ class TestReading:
         assert found(identifier="REFUND_STUCK", state="open") == ["REFUND_STUCK"]
         assert found(identifier="ESCROW_DRIFT") == []
 
-    def test_alert_is_read_with_its_meaning_and_first_steps(self, session: Session, subject: str) -> None:
-        shown = queries.fetch_alert(session, alert_id=stuck(session, subject))
+    def test_alert_is_read_with_meaning_and_first_step(self, session: Session, subject: str) -> None:
+        shown = queries.fetch_alert(session, alert_id=raise_stuck(session, subject))
 
         kind = kinds.ALERT_KINDS["REFUND_STUCK"]
         assert (shown.meaning, shown.first_step) == (kind.meaning, kind.first_step)
@@ -340,8 +346,8 @@ class TestReading:
         with pytest.raises(NotFoundError):
             queries.fetch_alert(session, alert_id=uuid4())
 
-    def test_what_a_kind_is_open_about(self, session: Session, subject: str) -> None:
-        stuck(session, subject)
+    def test_open_subjects_are_listed_by_alert_kind(self, session: Session, subject: str) -> None:
+        raise_stuck(session, subject)
 
         assert subject in queries.list_open_subjects(session, identifier="REFUND_STUCK")
         assert subject not in queries.list_open_subjects(session, identifier="REFUND_UNKNOWN")

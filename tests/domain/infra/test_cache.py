@@ -1,4 +1,4 @@
-"""The cache: one asker computes what is missing, a dropped tag hides what depends on it, and it may be down."""
+"""The cache: leases for missing content, invalidation by tags, and outages."""
 
 from uuid import uuid4
 
@@ -20,7 +20,7 @@ def key() -> str:
     return f"content-{uuid4()}"
 
 
-def test_what_is_missing_is_claimed_once(cache: Cache, key: str) -> None:
+def test_missing_content_is_leased_to_a_single_caller(cache: Cache, key: str) -> None:
     first = cache.look_up(window=None, content_key=key)
     second = cache.look_up(window=None, content_key=key)
 
@@ -29,7 +29,7 @@ def test_what_is_missing_is_claimed_once(cache: Cache, key: str) -> None:
     assert cache.poll(content_key=key, version=first.version) == (None, True)
 
 
-def test_what_was_computed_is_found_and_not_claimed(cache: Cache, key: str) -> None:
+def test_stored_content_is_found_without_lease(cache: Cache, key: str) -> None:
     missed = cache.look_up(window=None, content_key=key)
     cache.store(content_key=key, version=missed.version, content=b"content", ttl_seconds=60)
 
@@ -39,7 +39,7 @@ def test_what_was_computed_is_found_and_not_claimed(cache: Cache, key: str) -> N
     assert cache.poll(content_key=key, version=missed.version)[0] == b"content"
 
 
-def test_a_claim_that_came_to_nothing_is_given_back(cache: Cache, key: str) -> None:
+def test_released_lease_is_acquired_by_next_caller(cache: Cache, key: str) -> None:
     missed = cache.look_up(window=None, content_key=key)
 
     cache.release_compute_lease(content_key=key, version=missed.version)
@@ -48,7 +48,7 @@ def test_a_claim_that_came_to_nothing_is_given_back(cache: Cache, key: str) -> N
     assert cache.look_up(window=None, content_key=key).must_compute is True
 
 
-def test_a_dropped_tag_hides_content_even_if_it_is_stored_afterwards(cache: Cache, key: str) -> None:
+def test_content_computed_before_tag_drop_is_hidden(cache: Cache, key: str) -> None:
     tags = [f"tag-{uuid4()}", f"tag-{uuid4()}"]
     before = cache.look_up(window=None, content_key=key, tags=tags)
 
@@ -60,7 +60,7 @@ def test_a_dropped_tag_hides_content_even_if_it_is_stored_afterwards(cache: Cach
     assert after.version != before.version
 
 
-def test_a_refused_request_claims_nothing(cache: Cache, key: str) -> None:
+def test_rate_limited_request_acquires_no_lease(cache: Cache, key: str) -> None:
     window = RateLimitWindow(key=f"window-{uuid4()}", limit=1, period_seconds=60)
     assert cache.look_up(window=window).allowed is True
 
@@ -85,9 +85,7 @@ def test_cache_that_is_down_is_not_connected_to_during_the_cool_down(monkeypatch
     assert connections == []
 
 
-def test_what_became_stale_while_the_cache_was_away_is_dropped_when_it_is_back(
-    cache: Cache, key: str
-) -> None:
+def test_tags_dropped_during_cache_outage_are_dropped_afterwards(cache: Cache, key: str) -> None:
     tag = f"tag-{key}"
     missed = cache.look_up(window=None, content_key=key, tags=[tag])
     cache.store(content_key=key, version=missed.version, content=b"old", ttl_seconds=60)

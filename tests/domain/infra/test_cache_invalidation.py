@@ -1,4 +1,4 @@
-"""Cached content is dropped after the commit that makes it stale: once, and not before."""
+"""Cache invalidation: stale content is dropped once, after the commit."""
 
 from collections.abc import Sequence
 from uuid import uuid4
@@ -13,7 +13,7 @@ from marketplace.infra.settings import Settings
 
 
 class Dropped:
-    """Collects the tags that a database says are stale."""
+    """A recorder of the stale tags that a database reports."""
 
     def __init__(self) -> None:
         self.calls: list[list[str]] = []
@@ -32,7 +32,7 @@ def own_database(settings: Settings, dropped: Dropped) -> Database:
     return Database(settings.database_url, pool_size=1, application_name="stale", drop_stale_content=dropped)
 
 
-def test_all_tags_of_a_transaction_are_dropped_together_after_it(
+def test_tags_of_a_transaction_are_dropped_together_after_commit(
     own_database: Database, dropped: Dropped
 ) -> None:
     with own_database.transaction() as session:
@@ -44,7 +44,7 @@ def test_all_tags_of_a_transaction_are_dropped_together_after_it(
     assert dropped.calls == [["categories", "products"]]
 
 
-def test_a_transaction_that_fails_drops_nothing(own_database: Database, dropped: Dropped) -> None:
+def test_failed_transaction_drops_no_tags(own_database: Database, dropped: Dropped) -> None:
     def fail() -> None:
         with own_database.transaction() as session:
             drop_cached(session, "products")
@@ -56,7 +56,7 @@ def test_a_transaction_that_fails_drops_nothing(own_database: Database, dropped:
     assert dropped.calls == []
 
 
-def test_a_savepoint_is_no_commit(own_database: Database, dropped: Dropped) -> None:
+def test_savepoint_drops_no_tags_before_commit(own_database: Database, dropped: Dropped) -> None:
     with own_database.transaction() as session:
         with session.begin_nested():
             drop_cached(session, str(uuid4()))
@@ -65,7 +65,7 @@ def test_a_savepoint_is_no_commit(own_database: Database, dropped: Dropped) -> N
     assert len(dropped.calls) == 1
 
 
-def test_a_process_without_a_cache_drops_nothing(settings: Settings) -> None:
+def test_database_without_cache_ignores_dropped_tags(settings: Settings) -> None:
     without = Database(settings.database_url, pool_size=1, application_name="stale")
     with without.transaction() as session:
         drop_cached(session, "products")

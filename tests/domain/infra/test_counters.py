@@ -1,4 +1,4 @@
-"""Counters in the cache: nothing counted is in two batches or in none, whoever counts and takes meanwhile."""
+"""Counters in the cache: each count is in exactly one batch, also under concurrency."""
 
 from uuid import uuid4
 
@@ -16,7 +16,7 @@ def counters(services: Services) -> Counters:
     return Counters(services.cache, f"test-{uuid4().hex}")
 
 
-def test_what_was_counted_is_taken_as_one_batch(counters: Counters) -> None:
+def test_counts_are_closed_as_a_single_batch(counters: Counters) -> None:
     for field in ("a", "b", "a"):
         counters.increment(field)
 
@@ -25,7 +25,7 @@ def test_what_was_counted_is_taken_as_one_batch(counters: Counters) -> None:
     assert counters.read_batch(batch_id) == {"a": 2, "b": 1}
 
 
-def test_a_batch_is_named_until_it_is_discarded(counters: Counters) -> None:
+def test_batch_is_listed_until_discarded(counters: Counters) -> None:
     counters.increment("a")
     [first] = counters.close_batch(limit=10)
     counters.increment("a")
@@ -41,7 +41,7 @@ def test_a_batch_is_named_until_it_is_discarded(counters: Counters) -> None:
     assert counters.close_batch(limit=10) == []
 
 
-def test_a_full_buffer_is_a_batch_by_itself(counters: Counters, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_buffer_becomes_a_separate_batch(counters: Counters, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_BATCH_FIELDS", 3)
     for number in range(7):
         counters.increment(f"field-{number}")
@@ -54,7 +54,7 @@ def test_a_full_buffer_is_a_batch_by_itself(counters: Counters, monkeypatch: pyt
     assert sum(sum(batch.values()) for batch in batches) == 14
 
 
-def test_eight_threads_count_while_another_takes(counters: Counters) -> None:
+def test_concurrent_counting_and_closing_loses_no_count(counters: Counters) -> None:
     taken: dict[str, int] = {}
 
     def take() -> None:
@@ -77,7 +77,7 @@ def test_eight_threads_count_while_another_takes(counters: Counters) -> None:
     assert taken == {"field-0": 8 * 167, "field-1": 8 * 167, "field-2": 8 * 166}
 
 
-def test_a_cache_that_is_down_is_told() -> None:
+def test_cache_that_is_down_raises_error() -> None:
     counters = Counters(Cache("redis://127.0.0.1:1/0"), "none")
     with pytest.raises(CacheDownError):
         counters.increment("a")

@@ -1,4 +1,4 @@
-"""The process clock: the database sets it, and no change of the host's own time disturbs it."""
+"""The process clock: set by the database and independent of changes of the host's time."""
 
 import time
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _LAG = Statement(text("SELECT clock_timestamp() - received_at AS lag FROM webhoo
 
 @dataclass
 class Host:
-    """A host whose time is wrong, and can be set while its processes run."""
+    """A host with a wrong time that a test can change."""
 
     database: Database
     error: timedelta = timedelta()
@@ -41,7 +41,7 @@ class Host:
 
 @pytest.fixture
 def pool(settings: Settings) -> Iterator[Database]:
-    """A pool of its own, which no other clock measures by."""
+    """A separate pool that no other clock uses for measurements."""
     database = Database(settings.database_url, pool_size=2, application_name="clocks")
     yield database
     database.close()
@@ -57,9 +57,7 @@ def error_of(clock: DatabaseClock) -> timedelta:
 
 
 @pytest.mark.parametrize("seconds", [90, -90, 86_400, -400 * 86_400])
-def test_a_host_whose_time_is_wrong_writes_the_same_times_as_others(
-    pool: Database, settings: Settings, seconds: int
-) -> None:
+def test_host_with_wrong_time_writes_database_time(pool: Database, settings: Settings, seconds: int) -> None:
     other_pool = Database(settings.database_url, pool_size=1, application_name="clocks")
     right, wrong = Host(other_pool), Host(pool, timedelta(seconds=seconds))
 
@@ -74,7 +72,7 @@ def test_a_host_whose_time_is_wrong_writes_the_same_times_as_others(
 
 
 @pytest.mark.parametrize("seconds", [-1, 1, -3600, 3600])
-def test_a_step_of_the_hosts_time_has_no_effect(pool: Database, seconds: int) -> None:
+def test_step_of_host_time_has_no_effect(pool: Database, seconds: int) -> None:
     host = Host(pool)
     times = [host.clock()]
 
@@ -85,16 +83,16 @@ def test_a_step_of_the_hosts_time_has_no_effect(pool: Database, seconds: int) ->
     assert times[-1] - times[0] < CLOSE
 
 
-def test_a_small_difference_is_left_alone(pool: Database) -> None:
-    """Else each measurement would move the time a little, back as well as forth."""
+def test_small_time_difference_is_not_corrected(pool: Database) -> None:
+    """Correcting small differences would move the time back and forth at each measurement."""
     host = Host(pool, timedelta(milliseconds=-200))
     host.clock()
 
     assert max(datetime.now(UTC) - host.clock() for _ in range(20)) > timedelta(milliseconds=150)
 
 
-def test_what_the_hosts_own_clock_misses_is_found_at_the_next_measurement(pool: Database) -> None:
-    """A machine that was suspended: its monotonic clock stood still. Here it ran ahead, which is the same."""
+def test_error_of_monotonic_clock_is_corrected_at_next_measurement(pool: Database) -> None:
+    """The monotonic clock of a suspended machine stops. The test lets the clock run ahead, which is equivalent."""
     host = Host(pool)
     host.clock()
 
@@ -105,7 +103,7 @@ def test_what_the_hosts_own_clock_misses_is_found_at_the_next_measurement(pool: 
     assert error_of(host.clock) < CLOSE
 
 
-def test_nothing_is_measured_in_a_transaction(pool: Database) -> None:
+def test_time_is_not_measured_in_a_transaction(pool: Database) -> None:
     host = Host(pool)
     with pool.transaction() as session:
         session.execute(text("SELECT 1"))
@@ -118,7 +116,7 @@ def test_nothing_is_measured_in_a_transaction(pool: Database) -> None:
     assert error_of(host.clock) < CLOSE
 
 
-def test_a_measurement_leaves_no_transaction_open(pool: Database) -> None:
+def test_measurement_leaves_no_transaction_open(pool: Database) -> None:
     host = Host(pool, timedelta(seconds=90))
     host.clock()
     for _ in range(2):
@@ -133,7 +131,7 @@ def test_a_measurement_leaves_no_transaction_open(pool: Database) -> None:
             session.execute(text("SELECT 1"))
 
 
-def test_while_the_database_is_away_the_hosts_time_holds() -> None:
+def test_host_time_is_used_while_database_is_unreachable() -> None:
     away = Database(
         f"postgresql://nobody@127.0.0.1:{closed_port()}/none", pool_size=1, application_name="clocks"
     )

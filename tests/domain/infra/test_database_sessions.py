@@ -1,4 +1,4 @@
-"""Sessions: statements past the ORM and the ORM itself go by one connection, and commit or vanish together."""
+"""Sessions: plain statements and the ORM share a connection and a transaction."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -24,19 +24,19 @@ Ways = tuple[Callable[[Session, str], None], ...]
 
 
 class GivenUpError(Exception):
-    """Ends a transaction."""
+    """Abort a transaction in these tests."""
 
 
 @pytest.fixture
-def one(database_way: tuple[str, bool]) -> Iterator[Database]:
-    """A database with one connection, which every session gets in turn, by each way to the server."""
+def single_connection_database(database_way: tuple[str, bool]) -> Iterator[Database]:
+    """A database with a single connection, for each way to connect. All sessions share the connection."""
     url, prepared = database_way
     database = Database(url, pool_size=1, application_name="sessions", prepared_statements=prepared)
     yield database
     database.close()
 
 
-def new() -> str:
+def new_slug() -> str:
     return f"north-{uuid4().hex}"
 
 
@@ -63,76 +63,84 @@ WAYS: dict[str, Ways] = {
 
 
 @pytest.mark.parametrize("ways", WAYS.values(), ids=WAYS)
-class TestATransaction:
-    def test_commits_all_of_it(self, one: Database, ways: Ways) -> None:
-        slugs = [new(), new()]
-        with one.transaction() as session:
+class TestTransaction:
+    def test_transaction_commits_all_changes(self, single_connection_database: Database, ways: Ways) -> None:
+        slugs = [new_slug(), new_slug()]
+        with single_connection_database.transaction() as session:
             for way, slug in zip(ways, slugs, strict=True):
                 way(session, slug)
 
-        assert count(one, *slugs) == 2
+        assert count(single_connection_database, *slugs) == 2
 
-    def test_leaves_nothing_behind_when_it_fails(self, one: Database, ways: Ways) -> None:
-        slugs = [new(), new()]
-        with suppress(GivenUpError), one.transaction() as session:
+    def test_failed_transaction_leaves_no_changes(
+        self, single_connection_database: Database, ways: Ways
+    ) -> None:
+        slugs = [new_slug(), new_slug()]
+        with suppress(GivenUpError), single_connection_database.transaction() as session:
             for way, slug in zip(ways, slugs, strict=True):
                 way(session, slug)
             session.flush()
             raise GivenUpError
 
-        assert count(one, *slugs) == 0
+        assert count(single_connection_database, *slugs) == 0
 
-    def test_is_taken_back_and_used_further(self, one: Database, ways: Ways) -> None:
-        slugs = [new(), new()]
-        with one.transaction() as session:
+    def test_session_is_usable_after_rollback(self, single_connection_database: Database, ways: Ways) -> None:
+        slugs = [new_slug(), new_slug()]
+        with single_connection_database.transaction() as session:
             ways[0](session, slugs[0])
             session.rollback()
             ways[1](session, slugs[1])
 
-        assert [count(one, slug) for slug in slugs] == [0, 1]
+        assert [count(single_connection_database, slug) for slug in slugs] == [0, 1]
 
-    def test_keeps_what_was_done_before_a_savepoint(self, one: Database, ways: Ways) -> None:
-        slugs = [new(), new()]
-        with one.transaction() as session:
+    def test_rolled_back_savepoint_keeps_earlier_changes(
+        self, single_connection_database: Database, ways: Ways
+    ) -> None:
+        slugs = [new_slug(), new_slug()]
+        with single_connection_database.transaction() as session:
             ways[0](session, slugs[0])
             with suppress(GivenUpError), session.begin_nested():
                 ways[1](session, slugs[1])
                 session.flush()
                 raise GivenUpError
 
-        assert [count(one, slug) for slug in slugs] == [1, 0]
+        assert [count(single_connection_database, slug) for slug in slugs] == [1, 0]
 
 
-def test_nothing_is_seen_before_the_commit(one: Database, database: Database) -> None:
-    slug = new()
-    with one.transaction() as session:
+def test_changes_are_invisible_before_commit(
+    single_connection_database: Database, database: Database
+) -> None:
+    slug = new_slug()
+    with single_connection_database.transaction() as session:
         by_statement(session, slug)
         assert count(database, slug) == 0
 
     assert count(database, slug) == 1
 
 
-def test_a_reading_session_commits_each_statement(one: Database, database: Database) -> None:
-    slug = new()
-    with one.reading() as session:
+def test_reading_session_commits_each_statement(
+    single_connection_database: Database, database: Database
+) -> None:
+    slug = new_slug()
+    with single_connection_database.reading() as session:
         by_statement(session, slug)
         assert count(database, slug) == 1
 
 
-def test_autocommit_ends_with_its_session(one: Database) -> None:
-    slug = new()
-    with one.reading() as session:
+def test_autocommit_ends_with_reading_session(single_connection_database: Database) -> None:
+    slug = new_slug()
+    with single_connection_database.reading() as session:
         process = _PROCESS.one(session)["id"]
 
-    with suppress(GivenUpError), one.transaction() as session:
+    with suppress(GivenUpError), single_connection_database.transaction() as session:
         assert _PROCESS.one(session)["id"] == process
         by_statement(session, slug)
         raise GivenUpError
-    with one.engine.connect() as connection:
+    with single_connection_database.engine.connect() as connection:
         connection.execute(text("INSERT INTO campuses (name, slug) VALUES ('North', :slug)"), {"slug": slug})
         connection.rollback()
 
-    assert count(one, slug) == 0
+    assert count(single_connection_database, slug) == 0
 
 
 @dataclass(frozen=True)
@@ -141,16 +149,16 @@ class _CampusRow:
     name: str
 
 
-def test_rows_are_instances_of_the_class_that_a_statement_names(one: Database) -> None:
+def test_rows_are_instances_of_row_class_of_statement(single_connection_database: Database) -> None:
     statement = Statement(text("SELECT 'north' AS slug, 'North' AS name"), row=_CampusRow)
-    with one.reading() as session:
+    with single_connection_database.reading() as session:
         assert statement.one(session) == _CampusRow(slug="north", name="North")
         assert statement.all(session) == [_CampusRow(slug="north", name="North")]
         assert statement.scalar(session) == "north"
         assert statement.scalars(session) == ["north"]
 
 
-def test_row_class_that_does_not_fit_its_statement_is_refused(one: Database) -> None:
+def test_row_class_that_does_not_match_statement_is_refused(single_connection_database: Database) -> None:
     statement = Statement(text("SELECT 'North' AS name, 'north' AS slug"), row=_CampusRow)
-    with one.reading() as session, pytest.raises(TypeError, match="_CampusRow"):
+    with single_connection_database.reading() as session, pytest.raises(TypeError, match="_CampusRow"):
         statement.one(session)

@@ -1,4 +1,4 @@
-"""Encrypted columns: values survive, keys rotate, and changed, moved or foreign values are refused."""
+"""Encrypted columns: values survive, keys rotate, and changed or moved values are refused."""
 
 import base64
 from collections.abc import Iterator
@@ -132,11 +132,11 @@ class TestKeys:
 
 
 class Base(DeclarativeBase):
-    """The tables of these tests alone."""
+    """The base of the tables of these tests."""
 
 
 class Person(Base):
-    """A person whose phone number is encrypted."""
+    """A person with an encrypted phone number."""
 
     __tablename__ = "encrypted_people"
 
@@ -166,14 +166,14 @@ def other_keys() -> Iterator[None]:
 
 
 class TestColumns:
-    def test_orm_reads_what_it_wrote_and_the_table_holds_nothing_plain(self, people: Session) -> None:
+    def test_orm_value_survives_and_table_contains_no_plain_text(self, people: Session) -> None:
         found = people.scalars(select(Person).order_by(Person.id)).all()
         assert [person.phone for person in found] == [f"+23480312345{number:02}" for number in range(5)]
         stored = str(people.execute(text("SELECT t::text FROM encrypted_people t")).all())
         assert "2348031" not in stored
         assert "v1:tests:" in stored
 
-    def test_row_is_found_by_its_blind_index(self, people: Session) -> None:
+    def test_row_is_found_by_blind_index(self, people: Session) -> None:
         found = people.scalars(select(Person).where(Person.phone_index == "+2348031234503")).one()
         assert (found.id, found.phone) == (3, "+2348031234503")
         assert people.scalar(select(Person).where(Person.phone_index == "+2348031234599")) is None
@@ -183,7 +183,7 @@ class TestColumns:
         with pytest.raises(IntegrityError, match="phone_index"), people.begin_nested():
             people.execute(again)
 
-    def test_nothing_stays_nothing(self, people: Session) -> None:
+    def test_null_stays_null(self, people: Session) -> None:
         people.add_all([Person(id=20), Person(id=21)])
         people.flush()
         people.expire_all()

@@ -292,7 +292,7 @@ def test_brief_statement_is_accepted_in_a_transaction(sql: str) -> None:
 
 
 @pytest.mark.parametrize("sql", SAFE_OUTSIDE)
-def test_statement_that_blocks_nobody_is_accepted_outside(sql: str) -> None:
+def test_non_blocking_statement_is_accepted_outside_a_transaction(sql: str) -> None:
     assert find_blocking_statements(f"BEGIN; COMMIT; {sql}; BEGIN; COMMIT;") == []
 
 
@@ -307,7 +307,7 @@ def test_blocking_statement_is_refused_in_a_transaction(sql: str) -> None:
 
 
 @pytest.mark.parametrize("sql", REFUSED_OUTSIDE)
-def test_blocking_statement_is_refused_outside(sql: str) -> None:
+def test_blocking_statement_is_refused_outside_a_transaction(sql: str) -> None:
     assert len(find_blocking_statements(f"BEGIN; COMMIT; {sql}; BEGIN; COMMIT;")) == 1
 
 
@@ -317,7 +317,7 @@ def test_blocking_script_is_refused(sql: str) -> None:
 
 
 @pytest.mark.parametrize(("sql", "advice"), ADVICE.items())
-def test_refusal_says_what_to_do(sql: str, advice: str) -> None:
+def test_refusal_contains_advice(sql: str, advice: str) -> None:
     [fault] = find_blocking_statements(f"BEGIN; {sql}")
     assert advice in fault
 
@@ -335,8 +335,8 @@ def copy(addresses: Addresses) -> Iterator[str]:
     drop_database(addresses, name)
 
 
-def plant(folder: Path, url: str, bodies: tuple[str, ...]) -> Config:
-    """Write migrations that follow the latest one."""
+def write_migrations(folder: Path, url: str, bodies: tuple[str, ...]) -> Config:
+    """Write migrations that follow the latest revision."""
     config = alembic_config(url)
     before = latest_revision()
     for number, body in enumerate(bodies):
@@ -350,10 +350,10 @@ def plant(folder: Path, url: str, bodies: tuple[str, ...]) -> Config:
     return config
 
 
-def test_planted_migrations_are_read(tmp_path: Path) -> None:
+def test_written_migrations_are_checked(tmp_path: Path) -> None:
     index, change = "CREATE INDEX i ON orders (note)", "UPDATE orders SET note = 1"
     bodies = ("op.create_index('i', 'orders', ['note'])", f"op.execute('{change}')")
-    faults = find_blocking_statements(render_sql(plant(tmp_path, "", bodies)))
+    faults = find_blocking_statements(render_sql(write_migrations(tmp_path, "", bodies)))
     assert [fault.split(":")[0] for fault in faults] == [index, change]
 
 
@@ -362,7 +362,7 @@ def test_careful_migrations_are_accepted_and_run_under_time_outs(copy: str, tmp_
     hub = "INSERT INTO hubs (campus_id, name, address, opening_hours) SELECT id, 'H', 'A', 'always' FROM campuses"
     for _ in range(5):
         query(copy, hub)
-    config = plant(tmp_path, copy, CAREFUL)
+    config = write_migrations(tmp_path, copy, CAREFUL)
     assert find_blocking_statements(render_sql(config)) == []
 
     alembic.command.upgrade(config, "head")
@@ -381,7 +381,9 @@ def test_careful_migrations_are_accepted_and_run_under_time_outs(copy: str, tmp_
 def test_interrupted_index_is_built_again(copy: str, tmp_path: Path) -> None:
     query(copy, "CREATE INDEX ix_hubs_name ON hubs (name)")
     query(copy, "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'ix_hubs_name'::regclass")
-    alembic.command.upgrade(plant(tmp_path, copy, ('build_index("ix_hubs_name", "hubs", ["name"])',)), "head")
+    alembic.command.upgrade(
+        write_migrations(tmp_path, copy, ('build_index("ix_hubs_name", "hubs", ["name"])',)), "head"
+    )
     assert query(copy, "SELECT indisvalid FROM pg_index WHERE indexrelid = 'ix_hubs_name'::regclass") == [
         (True,)
     ]

@@ -1,4 +1,4 @@
-"""Migrations: they make what the models say, each can be taken back, and going down and up loses nothing."""
+"""Migrations: agreement with the models, and downgrade and upgrade of each revision."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,9 +20,9 @@ from marketplace.models import metadata
 from tests.support.installation import query
 from tests.support.servers import Addresses, create_database, drop_database
 
-# Everything of ours that a schema consists of, as the server itself describes it.
+# The server's own description of every part of the schema.
 SCHEMA = {
-    # In the order of their names: a column that comes back, comes back as the last one.
+    # Sorted by name, because a column added again by an upgrade is the last column.
     "columns": "SELECT table_name, column_name, data_type, is_nullable, column_default, generation_expression,"
     " col_description(format('%I', table_name)::regclass, ordinal_position::int)"
     " FROM information_schema.columns WHERE table_schema = 'public' AND table_name <> 'alembic_version'"
@@ -46,7 +46,7 @@ DATA = frozenset({"roles", "settings", "accounts", "banned"})
 
 
 @pytest.fixture
-def empty(addresses: Addresses) -> Iterator[str]:
+def empty_database_url(addresses: Addresses) -> Iterator[str]:
     name = f"migrations_{uuid4().hex[:8]}"
     yield create_database(addresses, name, template="template1")
     drop_database(addresses, name)
@@ -56,7 +56,7 @@ def schema(url: str, *, without: frozenset[str] = frozenset()) -> dict[str, list
     return {part: query(url, sql) for part, sql in SCHEMA.items() if part not in without}
 
 
-def test_there_is_one_line_of_revisions() -> None:
+def test_revisions_form_a_single_line() -> None:
     scripts = ScriptDirectory.from_config(alembic_config(""))
     revisions = [script.revision for script in scripts.walk_revisions()]
     assert revisions == sorted(revisions, reverse=True)
@@ -64,16 +64,18 @@ def test_there_is_one_line_of_revisions() -> None:
     assert all(script.doc for script in scripts.walk_revisions())
 
 
-def test_models_and_migrations_agree(empty: str) -> None:
-    assert current_revision(empty) is None
-    assert len(list_differences(empty)) >= len(metadata.tables)  # the comparison sees what is missing
-    alembic.command.upgrade(alembic_config(empty), "head")
-    assert current_revision(empty) == latest_revision()
-    assert list_differences(empty) == []
+def test_models_and_migrations_agree(empty_database_url: str) -> None:
+    assert current_revision(empty_database_url) is None
+    assert len(list_differences(empty_database_url)) >= len(
+        metadata.tables
+    )  # the comparison reports missing tables
+    alembic.command.upgrade(alembic_config(empty_database_url), "head")
+    assert current_revision(empty_database_url) == latest_revision()
+    assert list_differences(empty_database_url) == []
 
 
 @pytest.mark.parametrize(
-    ("drift", "told"),
+    ("drift", "reported"),
     [
         ("ALTER TABLE products ADD COLUMN extra text", "remove column: products extra"),
         ("ALTER TABLE orders ALTER note SET NOT NULL", "modify nullable of orders.note"),
@@ -83,44 +85,44 @@ def test_models_and_migrations_agree(empty: str) -> None:
         ("CREATE TABLE stray (id int)", "remove table: stray"),
     ],
 )
-def test_a_drift_is_told(addresses: Addresses, drift: str, told: str) -> None:
+def test_schema_drift_is_reported(addresses: Addresses, drift: str, reported: str) -> None:
     name = f"drift_{uuid4().hex[:8]}"
     url = create_database(addresses, name)
     try:
         query(url, drift)
         [line] = list_differences(url)
-        assert line.startswith(told)
+        assert line.startswith(reported)
     finally:
         drop_database(addresses, name)
 
 
-def test_down_to_nothing_and_up_again_gives_the_same(empty: str) -> None:
-    config = alembic_config(empty)
+def test_downgrade_to_base_and_upgrade_restore_schema(empty_database_url: str) -> None:
+    config = alembic_config(empty_database_url)
     alembic.command.upgrade(config, "head")
-    first = schema(empty)
+    first = schema(empty_database_url)
     assert all(first[part] for part in SCHEMA if part != "types")
     alembic.command.downgrade(config, "base")
-    assert schema(empty, without=DATA) == {part: [] for part in SCHEMA if part not in DATA}
+    assert schema(empty_database_url, without=DATA) == {part: [] for part in SCHEMA if part not in DATA}
     alembic.command.upgrade(config, "head")
-    assert schema(empty) == first
-    assert list_differences(empty) == []
+    assert schema(empty_database_url) == first
+    assert list_differences(empty_database_url) == []
 
 
-def test_each_revision_can_be_taken_back(empty: str) -> None:
-    config = alembic_config(empty)
+def test_each_revision_can_be_downgraded(empty_database_url: str) -> None:
+    config = alembic_config(empty_database_url)
     scripts = list(ScriptDirectory.from_config(config).walk_revisions())
     for script in reversed(scripts):
-        before = schema(empty, without=DATA)
+        before = schema(empty_database_url, without=DATA)
         alembic.command.upgrade(config, script.revision)
-        after = schema(empty, without=DATA)
+        after = schema(empty_database_url, without=DATA)
         alembic.command.downgrade(config, "-1")
-        assert schema(empty, without=DATA) == before, script.revision
+        assert schema(empty_database_url, without=DATA) == before, script.revision
         alembic.command.upgrade(config, script.revision)
-        assert schema(empty, without=DATA) == after, script.revision
+        assert schema(empty_database_url, without=DATA) == after, script.revision
 
 
-def test_old_revision_is_refused_with_the_next_step(empty: str) -> None:
-    alembic.command.upgrade(alembic_config(empty), "head")
-    query(empty, "UPDATE alembic_version SET version_num = '0029'")
+def test_old_revision_is_refused_with_the_next_step(empty_database_url: str) -> None:
+    alembic.command.upgrade(alembic_config(empty_database_url), "head")
+    query(empty_database_url, "UPDATE alembic_version SET version_num = '0029'")
     with pytest.raises(CommandFailedError, match=r"0029, which is too old to upgrade.*`make reset`"):
-        upgrade_database(empty)
+        upgrade_database(empty_database_url)

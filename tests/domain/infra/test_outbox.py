@@ -1,4 +1,4 @@
-"""The outbox: handed on with its cause, done once, retried ever later, given up at last."""
+"""The outbox: wake-ups after commit, single processing, retries with growing delays, final failure."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -14,14 +14,14 @@ from marketplace.infra.outbox import MAX_TRIES
 from tests.support.purchases import NOW, later, row_of
 
 QUEUE = "notifications"
-Nudges = list[tuple[str, str, UUID, datetime | None]]
+Wakeups = list[tuple[str, str, UUID, datetime | None]]
 
 
 @pytest.fixture
-def nudged() -> Iterator[Nudges]:
-    """Collect nudges instead of telling queues."""
+def wakeups_sent() -> Iterator[Wakeups]:
+    """Collect wake-ups instead of sending messages to queues."""
     before, seen = list(wakeups._wakeup_senders), []
-    wakeups.set_wakeup_sender(lambda *told: seen.append(told))
+    wakeups.set_wakeup_sender(lambda *wakeup: seen.append(wakeup))
     yield seen
     wakeups._wakeup_senders[:] = before
 
@@ -39,15 +39,15 @@ def run(database: Database, event_id: UUID, handler: outbox.Handler, now: dateti
     return database.in_transaction(outbox.run_event, event_id=event_id, handlers={"test": handler}, now=now)
 
 
-class TestNudges:
-    def test_wakeups_are_sent_after_the_commit(self, database: Database, nudged: Nudges) -> None:
+class TestWakeups:
+    def test_wakeups_are_sent_after_the_commit(self, database: Database, wakeups_sent: Wakeups) -> None:
         with database.transaction() as session:
             event_id = enqueue(session)
-            assert nudged == []
+            assert wakeups_sent == []
 
-        assert nudged == [(QUEUE, "outbox", event_id, NOW)]
+        assert wakeups_sent == [(QUEUE, "outbox", event_id, NOW)]
 
-    def test_none_comes_of_a_rollback(self, database: Database, nudged: Nudges) -> None:
+    def test_rollback_sends_no_wakeup(self, database: Database, wakeups_sent: Wakeups) -> None:
         def fail() -> None:
             with database.transaction() as session:
                 enqueue(session)
@@ -58,19 +58,21 @@ class TestNudges:
         with database.transaction():
             pass
 
-        assert nudged == []
+        assert wakeups_sent == []
 
-    def test_a_released_savepoint_is_no_commit(self, database: Database, nudged: Nudges) -> None:
+    def test_released_savepoint_sends_no_wakeup_before_commit(
+        self, database: Database, wakeups_sent: Wakeups
+    ) -> None:
         with database.transaction() as session:
             with session.begin_nested():
                 event_id = enqueue(session)
-            assert nudged == []
+            assert wakeups_sent == []
 
-        assert nudged == [(QUEUE, "outbox", event_id, NOW)]
+        assert wakeups_sent == [(QUEUE, "outbox", event_id, NOW)]
 
 
 class TestRunning:
-    def test_work_is_done_once_with_its_payload(self, database: Database, nudged: Nudges) -> None:
+    def test_event_runs_once_with_payload(self, database: Database, wakeups_sent: Wakeups) -> None:
         with database.transaction() as session:
             event_id = enqueue(session)
         done: list[tuple[dict[str, Any], datetime]] = []
@@ -85,7 +87,9 @@ class TestRunning:
         found = row(database, event_id)
         assert (found["done_at"], found["attempts"]) == (later(seconds=3), 1)
 
-    def test_outbox_event_is_not_done_before_it_is_due(self, database: Database, nudged: Nudges) -> None:
+    def test_outbox_event_does_not_run_before_due_time(
+        self, database: Database, wakeups_sent: Wakeups
+    ) -> None:
         with database.transaction() as session:
             event_id = enqueue(session, due_at=later(hours=1))
 
@@ -94,7 +98,7 @@ class TestRunning:
             assert event_id not in outbox.list_due_events(session, queue=QUEUE, now=NOW, limit=500)
         assert run(database, event_id, lambda *_: None, later(hours=1))
 
-    def test_what_fails_leaves_nothing(self, database: Database, nudged: Nudges) -> None:
+    def test_failed_event_leaves_no_changes(self, database: Database, wakeups_sent: Wakeups) -> None:
         with database.transaction() as session:
             event_id = enqueue(session)
         another: list[UUID] = []
@@ -111,14 +115,16 @@ class TestRunning:
         assert event_id in due
         assert another[0] not in due
 
-    def test_unknown_topic_is_an_error(self, database: Database, nudged: Nudges) -> None:
+    def test_unknown_topic_is_an_error(self, database: Database, wakeups_sent: Wakeups) -> None:
         with database.transaction() as session:
             event_id = enqueue(session, topic=f"test.{uuid4().hex}")
 
         with pytest.raises(KeyError):
             run(database, event_id, lambda *_: None)
 
-    def test_queues_are_kept_apart(self, database: Database, nudged: Nudges) -> None:
+    def test_due_events_are_listed_for_own_queue_only(
+        self, database: Database, wakeups_sent: Wakeups
+    ) -> None:
         with database.transaction() as session:
             event_id = enqueue(session)
 
@@ -127,7 +133,9 @@ class TestRunning:
             assert event_id in outbox.list_due_events(session, queue=QUEUE, now=NOW, limit=500)
 
 
-def test_failures_are_retried_ever_later_and_given_up_at_last(database: Database, nudged: Nudges) -> None:
+def test_failed_event_is_retried_with_growing_delays_then_given_up(
+    database: Database, wakeups_sent: Wakeups
+) -> None:
     with database.transaction() as session:
         event_id = enqueue(session)
 
@@ -144,7 +152,7 @@ def test_failures_are_retried_ever_later_and_given_up_at_last(database: Database
         now = due_at
 
     assert delays == [10 * 2**number for number in range(MAX_TRIES - 1)]
-    # What docs/alerts.md and OUTBOX_GIVEN_UP call almost a day.
+    # docs/alerts.md and the alert OUTBOX_GIVEN_UP say "almost a day".
     assert timedelta(seconds=sum(delays)) == timedelta(hours=22, minutes=45, seconds=10)
     last = database.in_transaction(outbox.record_failure, event_id=event_id, error="Last", now=now)
     assert last == outbox.FailedAttempt("test", MAX_TRIES, None)
@@ -153,7 +161,7 @@ def test_failures_are_retried_ever_later_and_given_up_at_last(database: Database
     assert not run(database, event_id, lambda *_: None, later(days=30))
 
 
-def test_a_try_that_two_failed_at_counts_once(database: Database, nudged: Nudges) -> None:
+def test_concurrent_failures_of_same_attempt_count_once(database: Database, wakeups_sent: Wakeups) -> None:
     with database.transaction() as session:
         event_id = enqueue(session)
 
@@ -165,7 +173,7 @@ def test_a_try_that_two_failed_at_counts_once(database: Database, nudged: Nudges
     assert row(database, event_id)["attempts"] == 1
 
 
-def test_a_failure_is_not_noted_of_what_is_done(database: Database, nudged: Nudges) -> None:
+def test_failure_of_done_event_is_not_recorded(database: Database, wakeups_sent: Wakeups) -> None:
     with database.transaction() as session:
         event_id = enqueue(session)
     run(database, event_id, lambda *_: None)
@@ -174,7 +182,7 @@ def test_a_failure_is_not_noted_of_what_is_done(database: Database, nudged: Nudg
     assert row(database, event_id)["last_error"] is None
 
 
-def test_an_action_that_fails_after_the_commit_spoils_neither_it_nor_the_next(database: Database) -> None:
+def test_failing_after_commit_action_does_not_affect_commit_or_next_action(database: Database) -> None:
     ran = []
 
     def fail() -> None:
@@ -188,7 +196,7 @@ def test_an_action_that_fails_after_the_commit_spoils_neither_it_nor_the_next(da
 
 
 def fail_times(database: Database, event_id: UUID, times: int) -> datetime:
-    """Have an event's work fail so often, and give when it is due again."""
+    """Record several failures of an event and return the next due time."""
     now = NOW
     for _ in range(times):
         failure = database.in_transaction(outbox.record_failure, event_id=event_id, error="away", now=now)

@@ -1,4 +1,4 @@
-"""Prepared statements: known to a connection by name, right for any value, and gone with their connection."""
+"""Prepared statements: preparation per connection, and correct results for all values."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ KNOWN = text("SELECT count(*) FROM pg_prepared_statements")
 
 @pytest.fixture
 def any_database(database_way: tuple[str, bool]) -> Iterator[Database]:
-    """A database with one connection a pool, by each way to the server."""
+    """A database with a pool of a single connection, for each way to connect."""
     url, prepared = database_way
     database = Database(url, pool_size=1, application_name="prepared", prepared_statements=prepared)
     yield database
@@ -27,13 +27,13 @@ def any_database(database_way: tuple[str, bool]) -> Iterator[Database]:
 
 @pytest.fixture
 def own_database(settings: Settings) -> Iterator[Database]:
-    """A database with one connection a pool."""
+    """A database with a pool of a single connection."""
     database = Database(settings.database_url, pool_size=1, application_name="prepared")
     yield database
     database.close()
 
 
-def test_values_of_every_kind_come_through(any_database: Database) -> None:
+def test_values_of_every_type_survive(any_database: Database) -> None:
     statement = Prepared(
         text(
             "SELECT CAST(:id AS uuid) AS id, CAST(:at AS timestamptz) AS at, CAST(:word AS text) AS word,"
@@ -49,11 +49,11 @@ def test_values_of_every_kind_come_through(any_database: Database) -> None:
     }
 
     with any_database.reading() as session:
-        for _ in range(8):  # from the sixth time on the server may use one plan for all values
+        for _ in range(8):  # the server may use a generic plan from the sixth execution on
             assert statement.one(session, **given) == given | {"share": "100%"}
 
 
-def test_one_name_is_used_for_one_parameter_wherever_it_stands(any_database: Database) -> None:
+def test_repeated_parameter_is_bound_by_name(any_database: Database) -> None:
     word = bindparam("word", type_=Text)
     statement = Prepared(select(cast(word, Text).label("once"), (cast(word, Text) + "!").label("twice")))
 
@@ -63,7 +63,7 @@ def test_one_name_is_used_for_one_parameter_wherever_it_stands(any_database: Dat
         assert statement.first(session, word="c") == {"once": "c", "twice": "c!"}
 
 
-def test_constants_are_written_into_the_statement(any_database: Database) -> None:
+def test_constants_are_part_of_the_statement(any_database: Database) -> None:
     statement = Prepared(select(literal("it's").label("word"), literal(7).label("number")).limit(1))
 
     with any_database.reading() as session:
@@ -71,7 +71,7 @@ def test_constants_are_written_into_the_statement(any_database: Database) -> Non
         assert statement.all(session, unused="parameter") == [{"word": "it's", "number": 7}]
 
 
-def test_a_connection_prepares_once_and_a_new_one_again(own_database: Database) -> None:
+def test_each_connection_prepares_a_statement_once(own_database: Database) -> None:
     statement = Prepared(text("SELECT CAST(:number AS bigint) AS number"))
 
     for connection in range(2):
@@ -82,7 +82,7 @@ def test_a_connection_prepares_once_and_a_new_one_again(own_database: Database) 
         own_database.dispose()
 
 
-def test_a_rollback_leaves_it_prepared(own_database: Database) -> None:
+def test_statement_stays_prepared_after_rollback(own_database: Database) -> None:
     statement = Prepared(text("SELECT CAST(:number AS bigint) AS number"))
 
     for number in range(2):
@@ -92,7 +92,7 @@ def test_a_rollback_leaves_it_prepared(own_database: Database) -> None:
 
 
 @pytest.mark.usefixtures("role_settings")
-def test_nothing_is_prepared_where_it_is_switched_off(settings: Settings) -> None:
+def test_statement_is_not_prepared_when_switched_off(settings: Settings) -> None:
     database = Database(
         settings.database_url, pool_size=1, application_name="plain", prepared_statements=False
     )
@@ -105,7 +105,7 @@ def test_nothing_is_prepared_where_it_is_switched_off(settings: Settings) -> Non
     database.close()
 
 
-def test_a_role_without_the_session_settings_is_refused(bare_database: str) -> None:
+def test_role_without_session_settings_is_refused(bare_database: str) -> None:
     database = Database(bare_database, pool_size=1, application_name="bare", prepared_statements=False)
 
     refused = pytest.raises(SettingsError, match="statement_timeout = '30s', lock_timeout = '10s'")

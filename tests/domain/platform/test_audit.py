@@ -1,4 +1,4 @@
-"""The audit trail: it only grows, and a row that was tampered with is found."""
+"""The audit trail: append-only rows and detection of tampering."""
 
 from datetime import UTC, datetime
 from uuid import uuid4
@@ -33,7 +33,7 @@ def last_row(session: Session) -> dict[str, object]:
     return dict(found)
 
 
-def test_each_row_carries_the_hash_of_the_one_before(session: Session) -> None:
+def test_audit_row_contains_hash_of_previous_row(session: Session) -> None:
     before = session.execute(text("SELECT hash FROM audit_logs ORDER BY id DESC LIMIT 1")).scalar()
     act(session)
     first = last_row(session)
@@ -46,7 +46,7 @@ def test_each_row_carries_the_hash_of_the_one_before(session: Session) -> None:
     assert find_first_broken_link(session) is None
 
 
-def test_an_act_without_person_or_change_is_recorded_too(session: Session) -> None:
+def test_act_without_person_or_change_is_recorded(session: Session) -> None:
     record_audit_entry(session, act=Act("operator", NOW), action="x", target_type="t", target_id="1")
 
     assert last_row(session)["actor_id"] is None
@@ -58,7 +58,7 @@ def test_an_act_without_person_or_change_is_recorded_too(session: Session) -> No
     ["UPDATE audit_logs SET actor = 'nobody'", "DELETE FROM audit_logs", "TRUNCATE audit_logs"],
     ids=["update", "delete", "truncate"],
 )
-def test_the_database_refuses_changes(session: Session, statement: str) -> None:
+def test_database_refuses_changes_of_audit_rows(session: Session, statement: str) -> None:
     act(session)
 
     with pytest.raises(DBAPIError) as refused, session.begin_nested():
@@ -76,7 +76,7 @@ def test_the_database_refuses_changes(session: Session, statement: str) -> None:
     ],
     ids=["other actor", "other change", "row gone"],
 )
-def test_tampering_past_the_database_is_found(session: Session, tampering: str) -> None:
+def test_tampering_with_disabled_trigger_is_detected(session: Session, tampering: str) -> None:
     for _ in range(3):
         act(session)
     ids = session.execute(text("SELECT id FROM audit_logs ORDER BY id DESC LIMIT 3")).scalars().all()

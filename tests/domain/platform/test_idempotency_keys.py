@@ -34,7 +34,7 @@ def lease(session: Session, scope: KeyScope, *, seconds: float = 0) -> KeyLease:
     return acquired
 
 
-def test_request_that_was_taken_over_can_not_complete_while_its_successor_is_at_work(
+def test_taken_over_request_cannot_complete_key_of_running_successor(
     session: Session, scope: KeyScope
 ) -> None:
     first = lease(session, scope)
@@ -47,9 +47,7 @@ def test_request_that_was_taken_over_can_not_complete_while_its_successor_is_at_
     assert acquire_key(session, scope=scope, now=NOW) == RESPONSE
 
 
-def test_request_that_was_taken_over_can_not_release_its_successors_key(
-    session: Session, scope: KeyScope
-) -> None:
+def test_taken_over_request_cannot_release_key_of_successor(session: Session, scope: KeyScope) -> None:
     first = lease(session, scope)
     lease(session, scope, seconds=LEASE_SECONDS)
 

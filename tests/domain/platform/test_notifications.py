@@ -1,4 +1,4 @@
-"""Telling people: a cause tells a person once, whoever tells it and however often."""
+"""Notifications: each cause notifies a person once."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -18,7 +18,7 @@ def person(database: Database) -> UUID:
     return Market(database).person()
 
 
-def tell(database: Database, person: UUID, **changes: Any) -> UUID | None:
+def send(database: Database, person: UUID, **changes: Any) -> UUID | None:
     given: dict[str, Any] = {
         "type": "product_held",
         "title": "Your listing waits",
@@ -30,12 +30,12 @@ def tell(database: Database, person: UUID, **changes: Any) -> UUID | None:
     return database.in_transaction(notify, user_id=person, **given | changes)
 
 
-def test_a_row_of_the_feed_is_written(database: Database, person: UUID) -> None:
-    told = tell(database, person, cause="once")
+def test_notification_is_stored(database: Database, person: UUID) -> None:
+    sent = send(database, person, cause="once")
 
     [row] = notifications_of(database, person)
     assert row == {
-        "id": told,
+        "id": sent,
         "user_id": person,
         "type": "product_held",
         "title": "Your listing waits",
@@ -48,29 +48,29 @@ def test_a_row_of_the_feed_is_written(database: Database, person: UUID) -> None:
     }
 
 
-def test_a_cause_is_told_once_to_each(database: Database, person: UUID) -> None:
+def test_same_cause_notifies_each_person_once(database: Database, person: UUID) -> None:
     other = Market(database).person()
     cause = f"cause:{uuid4()}"
 
-    assert tell(database, person, cause=cause) is not None
-    assert tell(database, person, cause=cause, title="Again", now=later(hours=1)) is None
-    assert tell(database, other, cause=cause) is not None
-    assert tell(database, person, link=None) is not None
+    assert send(database, person, cause=cause) is not None
+    assert send(database, person, cause=cause, title="Again", now=later(hours=1)) is None
+    assert send(database, other, cause=cause) is not None
+    assert send(database, person, link=None) is not None
 
     assert [row["title"] for row in notifications_of(database, person)] == ["Your listing waits"] * 2
     assert len(notifications_of(database, other)) == 1
 
 
-def test_of_many_at_once_one_tells(database: Database, person: UUID) -> None:
+def test_concurrent_notifications_of_same_cause_are_stored_once(database: Database, person: UUID) -> None:
     cause = f"cause:{uuid4()}"
 
-    told = at_once(lambda _: tell(database, person, cause=cause), range(6))
+    sent = at_once(lambda _: send(database, person, cause=cause), range(6))
 
-    assert sum(isinstance(one, UUID) for one in told) == 1
+    assert sum(isinstance(one, UUID) for one in sent) == 1
     assert len(notifications_of(database, person)) == 1
 
 
-def test_what_is_rolled_back_was_never_told(database: Database, person: UUID) -> None:
+def test_rolled_back_notification_is_not_stored(database: Database, person: UUID) -> None:
     def fail() -> None:
         with database.transaction() as session:
             notify(session, user_id=person, type="x", title="x", body="x", link=None, cause="x", now=NOW)

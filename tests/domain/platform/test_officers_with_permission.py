@@ -1,4 +1,4 @@
-"""Who of the staff is told that something waits for them."""
+"""Officers with a permission, who are notified of open work."""
 
 from datetime import timedelta
 from uuid import UUID, uuid4
@@ -10,7 +10,7 @@ from marketplace.identity.permissions import MANAGE_PLATFORM
 from marketplace.identity.queries import list_officers_with_permission
 from tests.support.purchases import NOW
 
-MOST = 100
+LIMIT = 100
 
 
 def make_officer(session: Session, **values: object) -> UUID:
@@ -20,26 +20,26 @@ def make_officer(session: Session, **values: object) -> UUID:
     return officer.id
 
 
-class TestOfficersWith:
+class TestOfficersWithPermission:
     def test_newest_officers_are_notified_above_the_limit(self, session: Session) -> None:
-        # The highest identifier there is: they say nothing of who came first.
+        # The oldest officer has the highest id, because ids are not ordered by time.
         first = make_officer(session, id=UUID(int=2**128 - 1), created_at=NOW - timedelta(days=3_650))
-        others = [make_officer(session, created_at=NOW + timedelta(days=3_650)) for _ in range(MOST)]
+        others = [make_officer(session, created_at=NOW + timedelta(days=3_650)) for _ in range(LIMIT)]
 
-        told = list_officers_with_permission(session, permission=MANAGE_PLATFORM)
+        officers = list_officers_with_permission(session, permission=MANAGE_PLATFORM)
 
-        assert set(told) == set(others)
-        assert first not in told
+        assert set(officers) == set(others)
+        assert first not in officers
 
-    def test_neither_one_without_the_right_nor_one_who_may_not_act_nor_who_is_left_out(
-        self, session: Session
-    ) -> None:
+    def test_unauthorized_suspended_and_excluded_officers_are_not_listed(self, session: Session) -> None:
         late = NOW + timedelta(days=3_650)
         asks, other = make_officer(session, created_at=late), make_officer(session, created_at=late)
         support = make_officer(session, staff_role="support", created_at=late)
         suspended = make_officer(session, account_status="suspended", created_at=late)
 
-        told = list_officers_with_permission(session, permission=MANAGE_PLATFORM, excluded_officer_id=asks)
+        officers = list_officers_with_permission(
+            session, permission=MANAGE_PLATFORM, excluded_officer_id=asks
+        )
 
-        assert other in told
-        assert not {asks, support, suspended} & set(told)
+        assert other in officers
+        assert not {asks, support, suspended} & set(officers)

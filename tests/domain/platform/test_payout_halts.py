@@ -1,4 +1,4 @@
-"""Payouts stand still from a drift on, until two officers resume them."""
+"""Payout halts: payouts stop after a drift until two officers resume payouts."""
 
 from typing import Any
 from uuid import uuid4
@@ -42,13 +42,13 @@ def test_payouts_are_halted_once_for_several_reasons(session: Session) -> None:
 
 
 def found(session: Session) -> list[tuple[str, Any]]:
-    """Give what officers see of the open halt."""
+    """List reasons and facts of the open halt as officers see the halt."""
     halt = halts.fetch_current_halt(session)
     assert halt is not None
     return [(item["reason"], item["facts"]) for item in halts.list_findings(halt)]
 
 
-def test_officers_see_the_latest_of_each_that_was_found(session: Session) -> None:
+def test_officers_see_latest_facts_of_each_finding(session: Session) -> None:
     assert halts.fetch_current_halt(session) is None
     halts.halt_payouts(session, REASON, NOW, finding="one", facts={"driftMinor": 5})
     halts.halt_payouts(session, "ESCROW_DRIFT: another", later(hours=1), finding="two", facts={"rows": 1})
@@ -58,7 +58,7 @@ def test_officers_see_the_latest_of_each_that_was_found(session: Session) -> Non
     assert found(session) == [("ESCROW_DRIFT: another", {"rows": 1}), (REASON, {"driftMinor": 7})]
 
 
-def test_what_was_found_since_they_were_shown_it_is_not_resumed(session: Session) -> None:
+def test_halt_with_newer_findings_than_shown_is_not_resumed(session: Session) -> None:
     def mark() -> str:
         halt = halts.fetch_current_halt(session)
         assert halt is not None
@@ -68,7 +68,7 @@ def test_what_was_found_since_they_were_shown_it_is_not_resumed(session: Session
     marks = [mark()]
     halts.halt_payouts(session, REASON, later(hours=1), finding="one")
     assert mark() == marks[0]
-    # The first one again is not as it was shown: it was another meanwhile.
+    # A repeated first finding changes the mark, because another finding came in between.
     for hours, finding in ((2, "two"), (3, "one"), (4, None)):
         halts.halt_payouts(session, REASON, later(hours=hours), finding=finding)
         marks.append(mark())
@@ -86,7 +86,7 @@ def test_what_was_found_since_they_were_shown_it_is_not_resumed(session: Session
     assert not halts.are_payouts_halted(session)
 
 
-def test_a_proposal_resumes_them(session: Session) -> None:
+def test_proposal_resumes_payouts_of_current_halt_only(session: Session) -> None:
     halts.halt_payouts(session, REASON, NOW)
     halt = halts.fetch_current_halt(session)
     assert halt is not None
@@ -100,7 +100,7 @@ def test_a_proposal_resumes_them(session: Session) -> None:
     assert halts.are_payouts_halted(session)
 
 
-def test_what_officers_resumed_in_spite_of_does_not_halt_them_again_but_anything_else_does(
+def test_accepted_finding_does_not_halt_payouts_again_but_new_finding_does(
     session: Session,
 ) -> None:
     halts.halt_payouts(session, REASON, NOW, finding="one")
@@ -115,13 +115,13 @@ def test_what_officers_resumed_in_spite_of_does_not_halt_them_again_but_anything
     assert halts.are_payouts_halted(session)
 
 
-def test_what_has_no_finding_halts_them_each_time(session: Session) -> None:
+def test_halt_without_finding_is_repeated_after_resume(session: Session) -> None:
     halts.halt_payouts(session, REASON, NOW)
     resume(session)
     assert halts.halt_payouts(session, REASON, later(hours=2))
 
 
-def test_the_database_lets_nothing_but_a_proposal_resume_them(session: Session) -> None:
+def test_database_refuses_resume_without_proposal(session: Session) -> None:
     halts.halt_payouts(session, REASON, NOW)
     for proposal_id in (None, uuid4()):
         with pytest.raises(IntegrityError), session.begin_nested():

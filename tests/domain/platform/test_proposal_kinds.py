@@ -1,4 +1,4 @@
-"""What each kind of proposal shows and does, and what is refused while a feature is off or payouts stand still."""
+"""Kinds of proposals: displayed effects, applied changes, and refusals during switch-offs and payout halts."""
 
 import re
 from dataclasses import replace
@@ -48,14 +48,14 @@ from tests.support.purchases import (
 
 
 class TestKinds:
-    def test_there_is_a_change_of_each_kind_of_the_database(self, session: Session) -> None:
+    def test_each_kind_of_the_database_has_a_change(self, session: Session) -> None:
         rule = session.execute(
             text("SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = :name"),
             {"name": "ck_platform_proposals_kind"},
         ).scalar_one()
         assert set(re.findall(r"'(\w+)'", rule)) == set(CHANGES)
 
-    def test_a_fee_is_of_what_is_placed_from_then_on(self, session: Session, shop: Shop) -> None:
+    def test_new_fee_applies_to_later_orders_only(self, session: Session, shop: Shop) -> None:
         running = place(session, shop, make_product(session, shop))
         approve(session, propose(session, "fee", {"key": "commission_bps", "value": 1_000}))
         approve(session, propose(session))
@@ -72,7 +72,7 @@ class TestKinds:
             1_000,
         ]
 
-    def test_a_running_order_is_released_as_it_was_placed(self, session: Session, shop: Shop) -> None:
+    def test_order_is_released_with_fees_of_placement(self, session: Session, shop: Shop) -> None:
         running = shipped_order(session, shop)
         share_minor = fetch_vendor_escrow_balance(session, vendor_id=shop.store_id).held_minor
         for key, value in (("commission_bps", 1_000), ("service_fee_minor", 0), ("delivery_fee_minor", 0)):
@@ -84,9 +84,7 @@ class TestKinds:
 
         assert fetch_balance(session, account=accounts.vendor_payable(shop.store_id)) == share_minor
 
-    def test_a_category_has_a_commission_of_its_own_and_loses_it_again(
-        self, session: Session, shop: Shop
-    ) -> None:
+    def test_category_commission_is_set_and_removed(self, session: Session, shop: Shop) -> None:
         def change(bps: int | None) -> dict[str, Any]:
             payload = {"category_id": shop.category_id, "commission_bps": bps}
             proposal_id = propose(session, "category_commission", payload)
@@ -111,9 +109,7 @@ class TestKinds:
         again = place(session, shop, make_product(session, shop))
         assert row_of(session, "order_items", order_id=again)["commission_bps"] == COMMISSION_BPS
 
-    def test_a_rate_is_of_the_categories_below_too_but_where_a_nearer_one_has_its_own(
-        self, session: Session, shop: Shop
-    ) -> None:
+    def test_category_commission_is_inherited_unless_overridden(self, session: Session, shop: Shop) -> None:
         def change(category_id: UUID, bps: int | None) -> dict[str, Any]:
             payload = {"category_id": category_id, "commission_bps": bps}
             proposal_id = propose(session, "category_commission", payload)
@@ -147,20 +143,22 @@ class TestKinds:
         assert change(root, None) == {"products": 3, "minor": [30_000, 50_000]}
         assert rates() == [None, 900, None, 0, None]
 
-    def test_other_categories_keep_theirs(self, session: Session, shop: Shop) -> None:
+    def test_commission_change_keeps_commission_of_other_categories(
+        self, session: Session, shop: Shop
+    ) -> None:
         other = make_category(session, commission_bps=700)
         payload = {"category_id": shop.category_id, "commission_bps": 100}
         approve(session, propose(session, "category_commission", payload))
         assert row_of(session, "categories", id=other)["commission_bps"] == 700
 
-    def test_the_least_payout_shows_how_many_vendors_it_concerns(self, session: Session) -> None:
+    def test_minimum_payout_proposal_counts_affected_vendors(self, session: Session) -> None:
         proposal_id = propose(session, "fee", {"key": "minimum_payout_minor", "value": 200_000})
         counts = proposal_row(session, proposal_id)["effect"]["vendorsWithAtLeast"]
         assert counts["after"] <= counts["before"]
         approve(session, proposal_id)
         assert setting(session, "minimum_payout_minor") == 200_000
 
-    def test_a_feature_that_is_off_is_refused(self, session: Session, shop: Shop) -> None:
+    def test_disabled_feature_is_refused(self, session: Session, shop: Shop) -> None:
         product = make_product(session, shop)
         approve(session, propose(session, "feature_flag", {"key": "checkout", "enabled": False}))
         with pytest.raises(features.FeatureUnavailableError):
@@ -168,7 +166,7 @@ class TestKinds:
         approve(session, propose(session, "feature_flag", {"key": "checkout", "enabled": True}))
         place(session, shop, product)
 
-    def test_a_feature_that_the_service_does_not_know_is_told_to_others(self, session: Session) -> None:
+    def test_unknown_feature_flag_is_stored_for_clients(self, session: Session) -> None:
         proposal_id = propose(session, "feature_flag", {"key": "new-look", "enabled": True})
         approve(session, proposal_id)
         row = proposal_row(session, proposal_id)
@@ -176,7 +174,7 @@ class TestKinds:
         assert row["effect"]["usedByService"] is False
         assert features.read_features(fetch_platform_settings(session))["new-look"] is True
 
-    def test_during_maintenance_nothing_is_placed_and_it_ends_by_itself(
+    def test_order_is_refused_during_maintenance_until_maintenance_ends(
         self, session: Session, shop: Shop
     ) -> None:
         product = make_product(session, shop)
@@ -188,7 +186,7 @@ class TestKinds:
         assert refused.value.retry_after_seconds == 3600
         place(session, shop, product, now=later(hours=2))
 
-    def test_switches_are_carried_whatever_was_before(self, session: Session) -> None:
+    def test_maintenance_proposals_apply_regardless_of_previous_state(self, session: Session) -> None:
         on, off = (propose(session, "maintenance", {"active": active}) for active in (True, False))
         approve(session, on)
         approve(session, off)
@@ -211,7 +209,7 @@ class TestResuming:
         halt = row_of(session, "payout_halts", proposal_id=proposal_id)
         assert halt["resumed_at"] == later(hours=1)
 
-    def test_a_halt_that_came_since_is_another_matter(self, session: Session) -> None:
+    def test_resume_proposal_does_not_apply_to_later_halt(self, session: Session) -> None:
         halts.halt_payouts(session, "ESCROW_DRIFT: a rule", NOW)
         before, during = (propose(session, "payout_resume", {"reason": "Mended."}) for _ in range(2))
         approve(session, during)
@@ -224,14 +222,14 @@ class TestResuming:
         approve(session, again)
         assert not halts.are_payouts_halted(session)
 
-    def test_while_they_go_there_is_nothing_to_resume(self, session: Session) -> None:
+    def test_resume_is_refused_while_payouts_are_not_halted(self, session: Session) -> None:
         before = proposals_filed(session)
         with pytest.raises(halts.PayoutsNotHaltedError, match="nothing to resume"):
             propose(session, "payout_resume", {"reason": "In case."})
         assert proposals_filed(session) == before
 
     @pytest.mark.parametrize("subject", ["a rule", "another"])
-    def test_drift_that_is_found_since_is_seen_and_not_carried(self, session: Session, subject: str) -> None:
+    def test_resume_proposal_is_stale_after_new_drift(self, session: Session, subject: str) -> None:
         def drift(of: str, minor: int) -> None:
             facts = {"driftMinor": minor}
             raise_drift_and_halt_payouts(
@@ -264,7 +262,7 @@ class TestResuming:
         drift(subject, 700)
         assert not halts.are_payouts_halted(session)
 
-    def test_until_then_the_schedule_stages_nothing(self, session: Session) -> None:
+    def test_schedule_stages_no_payouts_while_halted(self, session: Session) -> None:
         payee = make_payee(session)
         halts.halt_payouts(session, "ESCROW_DRIFT: a rule", NOW)
         assert staging.stage_on_schedule(session, now=NOW).batch_id is None
@@ -276,7 +274,7 @@ class TestResuming:
 
 
 class TestPayoutsSwitched:
-    def test_the_schedule_stages_nothing_while_it_is_off(self, session: Session) -> None:
+    def test_schedule_stages_no_payouts_while_feature_is_off(self, session: Session) -> None:
         make_payee(session)
         approve(session, propose(session, "feature_flag", {"key": "scheduled_payouts", "enabled": False}))
         assert staging.stage_on_schedule(session, now=NOW).batch_id is None
@@ -285,7 +283,7 @@ class TestPayoutsSwitched:
 
     @pytest.mark.parametrize("by", ["flag", "maintenance"])
     def test_withdrawal_is_refused_while_switched_off(self, session: Session, by: str) -> None:
-        vendor, somebody = make_payee(session), make_wallet_payee(session)
+        vendor, customer = make_payee(session), make_wallet_payee(session)
         if by == "maintenance":
             approve(session, propose(session, "maintenance", {"active": True}))
         else:
@@ -295,5 +293,5 @@ class TestPayoutsSwitched:
         with pytest.raises(features.FeatureUnavailableError):
             request_payout(session, caller=vendor.user, amount_minor=200_000, now=NOW)
         with pytest.raises(features.FeatureUnavailableError):
-            request_cash_out(session, caller=somebody.user, amount_minor=200_000, now=NOW)
-        assert intents_of(session, vendor) == intents_of(session, somebody) == []
+            request_cash_out(session, caller=customer.user, amount_minor=200_000, now=NOW)
+        assert intents_of(session, vendor) == intents_of(session, customer) == []

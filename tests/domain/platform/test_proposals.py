@@ -1,4 +1,4 @@
-"""Changes of the platform: proposed by one officer, carried by another, in force when they are due."""
+"""Proposals of platform changes: filed and approved by two officers, applied when due."""
 
 from datetime import timedelta
 from typing import Any
@@ -47,7 +47,7 @@ def status(session: Session, proposal_id: UUID) -> str:
 
 
 class TestFiling:
-    def test_what_is_filed_shows_what_it_changes_and_what_that_does(self, session: Session) -> None:
+    def test_filed_proposal_shows_change_and_effect(self, session: Session) -> None:
         proposal_id = propose(session)
 
         row = proposal_row(session, proposal_id)
@@ -83,7 +83,7 @@ class TestFiling:
             ("maintenance", {"active": True, "until": NOW}, "payload.until"),
         ],
     )
-    def test_what_can_not_be_is_refused_before_it_is_filed(
+    def test_invalid_proposal_is_refused_and_not_filed(
         self, session: Session, kind: str, payload: dict[str, Any], name: str
     ) -> None:
         before = proposals_filed(session)
@@ -92,7 +92,7 @@ class TestFiling:
         assert [param.name for param in refused.value.invalid_params] == [name]
         assert proposals_filed(session) == before
 
-    def test_a_category_keeps_to_the_bounds_of_commissions(self, session: Session, shop: Shop) -> None:
+    def test_category_commission_outside_bounds_is_refused(self, session: Session, shop: Shop) -> None:
         for bps in (-1, 5_001):
             with pytest.raises(ValidationError, match="commissionBps"):
                 propose(
@@ -101,7 +101,7 @@ class TestFiling:
                     {"category_id": shop.category_id, "commission_bps": bps},
                 )
 
-    def test_each_bound_itself_can_be_proposed(self, session: Session, shop: Shop) -> None:
+    def test_bounds_are_valid_proposals(self, session: Session, shop: Shop) -> None:
         before = proposals_filed(session)
 
         for value in (0, 1_000_000):
@@ -118,12 +118,12 @@ class TestFiling:
         with pytest.raises(ValidationError, match="effectiveAt"):
             propose(session, effective_at=NOW + timedelta(days=days))
 
-    def test_maintenance_ends_after_it_begins(self, session: Session) -> None:
+    def test_maintenance_that_ends_before_start_is_refused(self, session: Session) -> None:
         payload = {"active": True, "until": later(hours=1)}
         with pytest.raises(ValidationError, match="until"):
             propose(session, "maintenance", payload, effective_at=later(hours=2))
 
-    def test_the_other_officers_are_told(self, session: Session) -> None:
+    def test_other_officers_are_notified_of_filed_proposal(self, session: Session) -> None:
         proposer, other = make_admin(session), make_admin(session)
         propose(session, by=proposer)
         assert told(session, other.id) == ["proposal_filed"]
@@ -131,7 +131,7 @@ class TestFiling:
 
 
 class TestDeciding:
-    def test_another_officer_approves_it_and_it_is_in_force(self, session: Session) -> None:
+    def test_approval_by_another_officer_activates_proposal(self, session: Session) -> None:
         proposer, other = make_admin(session), make_admin(session)
         proposal_id = propose(session, by=proposer)
 
@@ -143,7 +143,7 @@ class TestDeciding:
         assert setting(session, KEY) == FEE["value"]
         assert told(session, proposer.id) == ["proposal_active"]
 
-    def test_every_step_is_audited_with_what_it_changed(self, session: Session) -> None:
+    def test_each_step_is_audited_with_change(self, session: Session) -> None:
         proposal_id = propose(session)
         approve(session, proposal_id)
 
@@ -157,7 +157,7 @@ class TestDeciding:
         assert before == {"status": "approved", "change": {"key": KEY, "value": SERVICE_FEE_MINOR}}
         assert after == {"status": "active", "change": FEE}
 
-    def test_the_proposer_does_not_approve(self, session: Session) -> None:
+    def test_proposer_may_not_approve_own_proposal(self, session: Session) -> None:
         proposer = make_admin(session)
         proposal_id = propose(session, by=proposer)
         with pytest.raises(ForbiddenError):
@@ -165,7 +165,7 @@ class TestDeciding:
         assert status(session, proposal_id) == "pending"
         assert setting(session, KEY) == SERVICE_FEE_MINOR
 
-    def test_the_database_holds_that_there_are_two(self, session: Session) -> None:
+    def test_database_refuses_approval_by_proposer(self, session: Session) -> None:
         proposal_id = propose(session)
         with pytest.raises(IntegrityError, match="four_eyes"), session.begin_nested():
             session.execute(
@@ -176,7 +176,7 @@ class TestDeciding:
                 {"id": proposal_id},
             )
 
-    def test_what_is_decided_on_is_not_decided_on_again(self, session: Session) -> None:
+    def test_decided_proposal_may_not_be_decided_again(self, session: Session) -> None:
         approved, rejected = propose(session), propose(session, "fee", FEE | {"value": 1})
         approve(session, approved)
         reject(session, rejected)
@@ -186,12 +186,12 @@ class TestDeciding:
                     decide(session, proposal_id)
         assert setting(session, KEY) == FEE["value"]
 
-    def test_nothing_is_approved_that_there_is_none_of(self, session: Session) -> None:
+    def test_decision_on_missing_proposal_is_refused(self, session: Session) -> None:
         for decide in (approve, reject):
             with pytest.raises(NotFoundError):
                 decide(session, uuid4())
 
-    def test_a_rejected_one_changes_nothing(self, session: Session) -> None:
+    def test_rejected_proposal_changes_nothing(self, session: Session) -> None:
         proposer = make_admin(session)
         proposal_id = propose(session, by=proposer)
         reject(session, proposal_id)
@@ -202,22 +202,20 @@ class TestDeciding:
         assert told(session, proposer.id) == ["proposal_rejected"]
         assert [action for action, _, _ in audited(session, proposal_id)][-1] == "proposal.reject"
 
-    def test_the_proposer_may_take_it_back(self, session: Session) -> None:
+    def test_proposer_may_withdraw_own_proposal(self, session: Session) -> None:
         proposer = make_admin(session)
         proposal_id = propose(session, by=proposer)
         reject(session, proposal_id, by=proposer)
         assert status(session, proposal_id) == "rejected"
 
-    def test_what_was_changed_since_is_not_approved(self, session: Session) -> None:
+    def test_proposal_with_outdated_value_may_not_be_approved(self, session: Session) -> None:
         first, second = propose(session), propose(session, "fee", FEE | {"value": 30_000})
         approve(session, first)
         with pytest.raises(StaleProposalError):
             approve(session, second)
         assert setting(session, KEY) == FEE["value"]
 
-    def test_after_seven_days_it_expires_at_the_latest_when_somebody_would_approve_it(
-        self, session: Session
-    ) -> None:
+    def test_approval_after_seven_days_expires_proposal(self, session: Session) -> None:
         in_time, too_late = propose(session), propose(session, "fee", FEE | {"key": "delivery_fee_minor"})
         approve(session, in_time, now=NOW + timedelta(days=7) - timedelta(seconds=1))
         with pytest.raises(ProposalExpiredError):
@@ -228,7 +226,7 @@ class TestDeciding:
 
 
 class TestReading:
-    def test_an_open_one_is_shown_as_of_now(self, session: Session) -> None:
+    def test_open_proposal_is_shown_with_current_values(self, session: Session) -> None:
         proposer, other = make_admin(session), make_admin(session)
         proposal_id = propose(session, by=proposer)
         approve(session, propose(session, "fee", {"key": "delivery_fee_minor", "value": 60_000}))
@@ -253,8 +251,8 @@ class TestSchedule:
         return committed_database
 
     @pytest.fixture(autouse=True)
-    def _as_it_was(self, database: Database) -> Any:
-        """What these tests commit is the whole platform's."""
+    def _restore_platform(self, database: Database) -> Any:
+        """Restore platform settings after each test, because these tests commit changes."""
         with database.reading() as session:
             fee = setting(session, KEY)
         yield
@@ -267,7 +265,7 @@ class TestSchedule:
             )
 
     def file(self, database: Database, value: int, hours: int) -> UUID:
-        """File a fee that another officer approves, and that takes effect so many hours later."""
+        """File and approve a fee proposal that takes effect after some hours."""
         payload = {"key": KEY, "value": value}
 
         def work(session: Session) -> UUID:
@@ -277,7 +275,7 @@ class TestSchedule:
 
         return database.in_transaction(work)
 
-    def test_an_approved_one_takes_effect_when_it_is_due(self, database: Database) -> None:
+    def test_approved_proposal_takes_effect_when_due(self, database: Database) -> None:
         proposal_id = self.file(database, 15_000, hours=2)
 
         assert operations.apply_due_proposals(database, now=later(hours=1)) == DueProposalsResult(0, 0, 0)
@@ -311,7 +309,7 @@ class TestSchedule:
                 assert told(session, officer_id)[-1] == "proposal_rejected"
 
     def test_failing_proposal_does_not_block_others(self, database: Database) -> None:
-        """The first one changes what there is none of, as after a fault in a migration."""
+        """The first proposal has an empty payload, as after a faulty migration."""
         stuck, overdue = self.file(database, 15_000, hours=1), database.in_transaction(propose)
         behind = self.file(database, 16_000, hours=2)
         lapsed = database.in_transaction(propose)
@@ -327,7 +325,7 @@ class TestSchedule:
             found = [status(session, one) for one in (stuck, behind, overdue, lapsed)]
         assert found == ["approved", "active", "expired", "expired"]
 
-    def test_drift_that_is_found_once_a_resume_is_approved_is_not_carried(self, database: Database) -> None:
+    def test_approved_resume_is_rejected_after_new_drift(self, database: Database) -> None:
         def work(session: Session) -> UUID:
             halts.halt_payouts(session, "ESCROW_DRIFT: a rule", NOW, finding="one")
             payload = {"reason": "Mended."}
@@ -346,14 +344,14 @@ class TestSchedule:
             for officer_id in (row["proposed_by"], row["approved_by"]):
                 assert told(session, officer_id)[-1] == "proposal_rejected"
 
-    def test_approved_proposal_can_be_withdrawn_before_it_is_due(self, database: Database) -> None:
+    def test_approved_proposal_can_be_withdrawn_before_due_time(self, database: Database) -> None:
         proposal_id = self.file(database, 15_000, hours=2)
         database.in_transaction(reject, proposal_id)
         assert operations.apply_due_proposals(database, now=later(hours=2)) == DueProposalsResult(0, 0, 0)
         with database.reading() as session:
             assert setting(session, KEY) == SERVICE_FEE_MINOR
 
-    def test_what_nobody_approved_expires_after_seven_days(self, database: Database) -> None:
+    def test_unapproved_proposal_expires_after_seven_days(self, database: Database) -> None:
         proposal_id = database.in_transaction(propose)
         just_before = NOW + timedelta(days=7) - timedelta(microseconds=1)
 
