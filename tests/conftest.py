@@ -33,7 +33,7 @@ from tests.support.gateway import gateway_server
 from tests.support.rewritten_modules import rewriting
 from tests.support.servers import Addresses, Servers, create_database, drop_database
 
-# One gateway for all tests of a process: its charges are numbered, and a second one would begin anew.
+# All tests of a process share one gateway: a second gateway would repeat the charge numbers.
 __all__ = ["gateway_server"]
 
 SHARED_SECRET = "of-the-tests-only-0123456789abcdef"
@@ -52,25 +52,25 @@ _ALWAYS: dict[str, Any] = {
     "suppress_health_check": [HealthCheck.too_slow],
     "print_blob": True,
 }
-# The same examples in each run: a change that breaks a test is found by whoever makes it.
+# Each run uses the same examples, so that a failure is caused by the latest change.
 hypothesis_settings.register_profile("quick", derandomize=True, max_examples=40, **_ALWAYS)
 # Other examples in each run, drawn from the seed of the order of the tests.
 hypothesis_settings.register_profile("deep", max_examples=200, **_ALWAYS)
 hypothesis_settings.load_profile("deep" if DEEP else "quick")
 if not DEEP:
-    # Hypothesis draws constants from all loaded modules: examples of one module would depend on the other ones.
+    # Hypothesis draws constants from all loaded modules: examples of a module would depend on other modules.
     assert hypothesis_providers._get_local_constants
     hypothesis_providers._get_local_constants = lambda: hypothesis_providers._local_constants
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start the servers once: in the process that hands tests out, or in the only one."""
-    # Nothing that a developer's shell holds may reach a test.
+    """Start the servers once, in the main process."""
+    # Variables of a developer's shell must not affect tests.
     for name in ("DATABASE_URL", "REDIS_URL", "GATEWAY_URL", "DATA_DIR", "PORT"):
         os.environ.pop(name, None)
     if not hasattr(config, "workerinput"):
         config.stash[_SERVERS] = Servers()
-        # A process on its own rewrites only the modules that it imports.
+        # A single process rewrites only the imported modules.
         distributed = bool(config.getoption("numprocesses", None)) and not sys.dont_write_bytecode
         with rewriting(config, Path(__file__).parent) if distributed else nullcontext():
             config.stash[_ADDRESSES] = config.stash[_SERVERS].start()
@@ -156,7 +156,7 @@ _ADDRESSES = pytest.StashKey[Addresses]()
 
 @pytest.fixture(scope="session")
 def addresses(pytestconfig: pytest.Config) -> Addresses:
-    """Where the servers are."""
+    """The addresses of the servers."""
     return pytestconfig.stash[_ADDRESSES]
 
 
@@ -212,7 +212,7 @@ def keyring() -> None:
 
 @pytest.fixture(scope="session")
 def services(settings: Settings) -> Iterator[Services]:
-    """What the application under test shares."""
+    """The shared services of the application under test."""
     made = Services.from_settings(settings, application_name="tests")
     yield made
     made.database.close()
@@ -264,7 +264,7 @@ def session(database: Database) -> Iterator[Session]:
 
 @pytest.fixture(scope="session")
 def committed_database(addresses: Addresses, worker_number: int) -> Iterator[Database]:
-    """A database of its own for tests that commit from many threads at once."""
+    """A separate database for tests that commit from many threads at once."""
     name = f"committed_{worker_number}"
     database = Database(create_database(addresses, name), pool_size=25, application_name="tests")
     yield database

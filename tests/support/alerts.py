@@ -1,4 +1,4 @@
-"""Alerts for tests: staff who see to them, and what was raised and told."""
+"""Alerts for tests: staff with permissions, raised alerts and queued messages."""
 
 from typing import Any
 from uuid import uuid4
@@ -25,7 +25,7 @@ def alerts_about(session: Session, subject: str) -> list[dict[str, Any]]:
 
 
 def open_about(session: Session, subject: str) -> dict[str, str]:
-    """Give identifier and severity of what is open about a subject."""
+    """Map the identifier of each open alert about a subject to its severity."""
     return {
         row["identifier"]: row["severity"]
         for row in alerts_about(session, subject)
@@ -46,7 +46,7 @@ def messages_of(session: Session, alert_id: Any) -> list[tuple[str, str]]:
 
 
 def make_staff(session: Session, staff_role: str, *permissions: str) -> Caller:
-    """Make somebody of the staff who holds these permissions."""
+    """Create a staff member with these permissions."""
     person = make_person(session, role="staff", staff_role=staff_role)
     return Caller(
         id=person.id,

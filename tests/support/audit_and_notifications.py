@@ -1,4 +1,4 @@
-"""What tests of the moderation look up."""
+"""Notifications and audit entries for tests."""
 
 from typing import Any
 from uuid import UUID
@@ -12,12 +12,12 @@ _AUDIT = Statement(text("SELECT * FROM audit_logs WHERE target_id = :target_id O
 
 
 def notifications_of(database: Database, user_id: UUID) -> list[dict[str, Any]]:
-    """Give what somebody was told, in order."""
+    """List a user's notifications in order."""
     with database.reading() as session:
         return _NOTIFICATIONS.all(session, user_id=user_id)
 
 
 def audit_of(database: Database, target_id: UUID | str) -> list[dict[str, Any]]:
-    """Give what was recorded of a thing, in order."""
+    """List the audit entries of a target in order."""
     with database.reading() as session:
         return _AUDIT.all(session, target_id=str(target_id))

@@ -1,4 +1,4 @@
-"""A catalog whose every product is known to a plain model: few different values, so that there are ties."""
+"""A catalog and a plain model of all products. Few distinct values produce ties."""
 
 import random
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ PRICES = (100, 250, 500, 1_000, 5_000)
 
 @dataclass(frozen=True)
 class Item:
-    """A product, and what of its store decides who sees it."""
+    """A product with the properties of the store that decide visibility."""
 
     id: UUID
     vendor_id: UUID
@@ -45,7 +45,7 @@ class Item:
 
     @property
     def available(self) -> int:
-        """What can be had."""
+        """The number of available units."""
         return self.quantity - self.reserved
 
     @property
@@ -55,13 +55,13 @@ class Item:
 
     @property
     def public(self) -> bool:
-        """Whether everybody sees it."""
+        """Whether the product is public."""
         return self.status == "published" and self.store_open
 
 
 @dataclass(frozen=True)
 class CatalogModel:
-    """A catalog of its own, and how it is asked."""
+    """A separate catalog with queries."""
 
     client: FlaskClient
     items: list[Item]
@@ -75,7 +75,7 @@ class CatalogModel:
 
 
 def populated(services: Services, client: FlaskClient, bearer: Bearer) -> CatalogModel:
-    """Fill an empty database, and tell what is in it."""
+    """Fill an empty database and return the model of the content."""
     draw = random.Random(20)  # noqa: S311 - the same in every run
     now = datetime.now(UTC)
     market = Market(services.database, now=now)
@@ -145,7 +145,7 @@ def _item(
         popularity=draw.randrange(4),
         rating_sum=draw.choice((0, 10, 40)),
         rating_count=draw.choice((0, 10)),
-        # To the microsecond, and some at the same one.
+        # Times have microseconds, and some times are equal.
         published_at=now - timedelta(days=draw.choice((1, 2, 13, 15, 40)), microseconds=number // 3)
         if status == "published"
         else None,

@@ -1,6 +1,6 @@
-"""A test client that holds every answer to what the API promises of all of them, and to its route's contract.
+"""A test client that checks every response against the API's general rules and the route's contract.
 
-So each test over HTTP also proves that real output and described output are the same, without saying so.
+Each HTTP test thereby also proves that real and documented output are the same.
 """
 
 import re
@@ -28,7 +28,7 @@ _UTC = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z")
 _QUOTA = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
 # These say when to come back; no other answer does.
 _STATUSES_WITH_RETRY_AFTER = (409, 429, 503)
-# Outside problem details: a probe that tells what is down.
+# The readiness probe lists failed dependencies and has no problem details.
 _PROBES = "/health"
 
 
@@ -47,13 +47,13 @@ def checked_app(services: Services, areas: Iterable[ContractBlueprint]) -> Flask
 
 
 class CheckedClient(FlaskClient):
-    """Checks each answer before the test sees it."""
+    """A client that checks each response before the test gets the response."""
 
     known: dict[str, Contract]
     base_url: str
 
     def open(self, *args: Any, **kwargs: Any) -> TestResponse:
-        """Send a request and check its answer."""
+        """Send a request and check the response."""
         response = super().open(*args, **kwargs)
         path, method = response.request.path, response.request.method
         contract = self._contract(path, method)
@@ -114,7 +114,7 @@ def _check_problem(response: TestResponse, contract: Contract | None, path: str,
         )
     assert problem["status"] == response.status_code
     if problem["code"] == "VALIDATION_FAILED":
-        # A body that is not JSON at all is the one case that the specification shows with 400.
+        # In the specification only a body that is not JSON has the status 400.
         assert (problem["status"], problem["title"]) in {(422, entry.title), (400, "Bad Request")}
     else:
         assert (problem["status"], problem["title"]) == (entry.status, entry.title)
@@ -141,7 +141,7 @@ def _check_success(response: TestResponse, contract: Contract) -> None:
     assert not faults, faults
     assert body["meta"]["version"] == "1.0"
     assert _UTC.fullmatch(body["meta"]["timestamp"])
-    # A replay's body is the stored one to the letter, its old meta included.
+    # A replay returns the stored body unchanged, with the old meta.
     if response.headers.get("X-Cache-Lookup") != "HIT":
         assert body["meta"]["requestId"] == response.headers["X-Request-ID"]
     if "has_more" in body["meta"]:

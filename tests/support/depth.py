@@ -17,8 +17,8 @@ def case_count(quick: int, *, deep: int) -> int:
 
 
 def sample(items: Sequence[Item], *, every: int, offset: int = 0) -> Sequence[Item]:
-    """Choose each so many-th item in a quick run, and all items in a deep run.
+    """Choose every n-th item in a quick run, and all items in a deep run.
 
-    :param offset: shifts the choice, so that several calls share all items among them
+    :param offset: shifts the choice, so that several calls together cover all items
     """
     return items if DEEP else items[offset % every :: every]

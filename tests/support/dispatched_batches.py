@@ -1,4 +1,4 @@
-"""Batches that were dispatched, workers that die while they send them, and lines that fail."""
+"""Dispatched batches, workers that crash while sending, and failing connections to the gateway."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -22,7 +22,7 @@ from tests.support.transfers import batch_status, dispatched_batch, statuses_in,
 
 
 class KilledError(BaseException):
-    """Stands for a worker that is killed: nothing catches it."""
+    """Simulate the kill of a worker. No handler catches this error."""
 
 
 class CrashingTransfers:
@@ -57,7 +57,7 @@ class CrashingTransfers:
 
 
 class Case:
-    """A batch that was dispatched, with its event; nothing of it is sent yet."""
+    """A dispatched batch with the sending event, before any payout is sent."""
 
     def __init__(self, services: Services, gateway: TestGateway, *, payees: int = 3, **values: Any) -> None:
         self.services = services
@@ -65,7 +65,7 @@ class Case:
         self.gateway = gateway
         given = {"account": {"recipient_code": None}} | values
         with self.database.transaction() as session:
-            # What other tests left behind is asked about no more: what a sweep did is about this one's.
+            # Stop polling for transfers of other tests, so that a sweep affects this batch only.
             session.execute(text("UPDATE payout_transfers SET ask_at = NULL"))
             self.payees = make_payees(session, payees, **given)
             self.batch_id = dispatched_batch(session, self.payees)
@@ -83,7 +83,7 @@ class Case:
             )
 
     def events(self, *, done: bool = False) -> list[UUID]:
-        """The events of its sending, those that are done or those that are not."""
+        """List the batch's sending events that are done, or those that are not."""
         with self.database.reading() as session:
             rows = session.execute(
                 text(
@@ -95,45 +95,45 @@ class Case:
             return list(rows.scalars())
 
     def work(self, relay: Dispatcher, times: int = 1) -> None:
-        """Have a worker take up what waits to be sent."""
+        """Run the unfinished sending events as a worker does."""
         for _ in range(times):
             for event_id in self.events():
                 relay.run_row("webhooks", "outbox", str(event_id))
 
     def sweep(self, **delta: float) -> TransferPollingResult:
-        """Have the sweep come so much later than NOW."""
+        """Run the polling sweep at a time relative to NOW."""
         return self.sweep_at(NOW + timedelta(**delta))
 
     def sweep_at(self, now: datetime) -> TransferPollingResult:
-        """Have the sweep come at a time."""
+        """Run the polling sweep as of a time."""
         return poll_transfers(self.database, self.services.transfers, now=now)
 
     @property
     def transfers(self) -> list[dict[str, Any]]:
-        """Its transfers with their payouts."""
+        """The batch's transfers with payouts."""
         with self.database.reading() as session:
             return transfers_in(session, self.batch_id)
 
     @property
     def statuses(self) -> set[tuple[str, str]]:
-        """The status of each payout and of its transfer, each once."""
+        """The distinct pairs of payout status and transfer status."""
         with self.database.reading() as session:
             return set(statuses_in(session, self.batch_id))
 
     @property
     def status(self) -> str:
-        """The batch's."""
+        """The batch's status."""
         with self.database.reading() as session:
             return batch_status(session, self.batch_id)
 
     @property
     def alerts(self) -> dict[str, str]:
-        """What is open about the batch."""
+        """The open alerts about the batch."""
         with self.database.reading() as session:
             return open_about(session, f"payout-batch:{self.batch_id}")
 
     def known(self) -> list[dict[str, Any]]:
-        """What the gateway knows of its transfers, once each has come to its result."""
+        """List the batch's transfers at the gateway, once each has a final status."""
 
         def look() -> list[dict[str, Any]]:
             listed: list[dict[str, Any]] = []
@@ -148,20 +148,20 @@ class Case:
         return look()
 
     def assert_sent_once(self) -> None:
-        """Hold the gateway to one transfer for each reference, and of each one's amount."""
+        """Assert that the gateway has exactly one transfer per reference, with the right amount."""
         known = self.known()
         assert sorted(one["reference"] for one in known) == sorted(self.references)
         assert {one["amount"] for one in known} == {OWED_MINOR}
 
     def calls(self) -> list[dict[str, int]]:
-        """How often each reference was sent to the gateway."""
+        """Count the sending calls for each reference."""
         return [
             {name: count for name, count in self.gateway.calls(reference).items() if name.startswith("POST")}
             for reference in self.references
         ]
 
     def assert_paid(self) -> None:
-        """Hold it to having been paid, each payee once, and the books to that."""
+        """Assert that each payee was paid exactly once and that the ledger agrees."""
         self.assert_sent_once()
         assert self.statuses == {("success", "success")}
         assert self.status == "completed"
@@ -171,7 +171,7 @@ class Case:
 
 
 class UnreliableTransfers(CrashingTransfers):
-    """The adapter, whose line to the gateway fails while it sends."""
+    """The transfer adapter with a connection that fails while sending."""
 
     def __init__(self, transfers: Any, gateway: TestGateway, fault: str) -> None:
         super().__init__(transfers, "")

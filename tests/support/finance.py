@@ -1,4 +1,4 @@
-"""Finance's desk for tests: officers, refunds in whatever state, and what is read of them."""
+"""Finance for tests: officers, refunds in any state, and queries."""
 
 from datetime import datetime
 from typing import Any
@@ -32,11 +32,11 @@ from tests.support.purchases import (
 )
 
 REASON = "The lamp came broken."
-# What an order of one piece costs, and what vendor and platform have of it once it is released.
+# The total of an order of one unit, and the shares of vendor and platform after release.
 TOTAL = PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
 VENDORS = PRICE_MINOR - PRICE_MINOR * COMMISSION_BPS // 10_000 + DELIVERY_FEE_MINOR
 PLATFORMS = TOTAL - VENDORS
-# What came by the gateway was no order's then; it is the order's that it left by it, and that the wallet paid.
+# A gateway payment arrives without an order. The refund and the wallet payment belong to the order.
 BOTH_HAD = {"vendor_payable": VENDORS, "vendor_receivable": VENDORS}
 GONE = {"gateway_clearing": -TOTAL, "wallet": -TOTAL}
 
@@ -63,14 +63,14 @@ def refund(session: Session, order_id: UUID, officer: Caller, **wanted: Any) -> 
 
 
 def cancelled_order(session: Session, shop: Shop) -> UUID:
-    """Make an order that was paid by the gateway and cancelled: its refund waits to be sent."""
+    """Create an order that was paid by the gateway and cancelled, with a refund that waits to be sent."""
     order_id = paid_order(session, shop)
     order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
     return order_id
 
 
 def delivered_order(session: Session, shop: Shop) -> UUID:
-    """Make an order whose money was released."""
+    """Create an order with released escrow."""
     order_id = paid_order(session, shop)
     deliver(session, shop, order_id)
     return order_id
@@ -91,14 +91,14 @@ def mend_refund(
     *known: GatewayRefund,
     now: datetime = NOW,
 ) -> Refund:
-    """Have an officer try a refund again, or credit it, the gateway having told what it knows."""
+    """Have an officer retry or credit a refund, given the gateway's list of refunds."""
     stuck = recovery.find_failed_refund(session, refund_id=refund_id, trigger=trigger, officer_id=officer.id)
     work = recovery.retry_failed_refund if trigger == states.RETRY else recovery.credit_failed_refund
     return work(session, failed_refund=stuck, attempts=known, act=act_of(officer, now=now))
 
 
 def owed_by(session: Session, buyer_id: UUID) -> int:
-    """Give what a buyer owes us."""
+    """Return the buyer's debt."""
     return fetch_balance(session, account=accounts.buyer_receivable(buyer_id))
 
 
@@ -117,7 +117,7 @@ def charge_of(session: Session, order_id: UUID) -> str:
 def dispute_charge(
     session: Session, gateway_charge_id: str, resolution: str | None = None, **values: Any
 ) -> UUID:
-    """Have the buyer's bank dispute a charge, or end its one dispute of it."""
+    """Open the bank's dispute of a charge, or end the open dispute."""
     reference: str = session.execute(
         text(
             "SELECT i.reference FROM gateway_charges c JOIN payment_intents i ON i.id = c.intent_id"
@@ -135,7 +135,7 @@ def dispute_charge(
 
 
 def claw_back(session: Session, order_id: UUID, officer: Caller, **wanted: Any) -> ProcessedRefund:
-    """Have an officer refund an order whose money was released."""
+    """Have an officer refund an order after release."""
     given = {"destination": "wallet", "reason": REASON} | wanted
     return admin_refund.claw_back(
         session,
@@ -148,7 +148,7 @@ def claw_back(session: Session, order_id: UUID, officer: Caller, **wanted: Any) 
 def lose_dispute(
     session: Session, order_id: UUID, *, amount_minor: int | None, resolution: str = "merchant-accepted"
 ) -> UUID:
-    """Have the gateway tell that a dispute of what paid an order is over, lost unless told otherwise."""
+    """Process the gateway's event that an order's chargeback dispute ended, by default as lost."""
     charge_id = charge_of(session, order_id)
     return dispute_charge(session, charge_id, resolution, id=uuid4().int % 10**12, refund_amount=amount_minor)
 
@@ -169,7 +169,7 @@ def say(session: Session, refund_id: UUID, status: str, **values: Any) -> str:
     row = session.execute(
         text("SELECT amount_minor, attempt FROM refunds WHERE id = :id"), {"id": refund_id}
     ).one()
-    # A try has one id at the gateway, however often it is told of.
+    # An attempt keeps the same gateway id in all reports.
     given = {"id": str((refund_id.int + row[1]) % 10**12), "amount_minor": row[0]} | values
     told = GatewayRefund(
         status=status, merchant_note=gateway_refund.refund_reference(refund_id, row[1]), **given
@@ -189,7 +189,7 @@ def times_to_ask(session: Session, refund_id: UUID) -> int:
 
 
 def audited(session: Session, target_id: UUID) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Give what was audited of something: action, before and after."""
+    """List action, before and after of the audit entries of a target."""
     rows = session.execute(
         text("SELECT action, before, after FROM audit_logs WHERE target_id = :id ORDER BY id"),
         {"id": str(target_id)},
@@ -198,7 +198,7 @@ def audited(session: Session, target_id: UUID) -> list[tuple[str, dict[str, Any]
 
 
 def told(session: Session, user_id: UUID) -> list[str]:
-    """Give the types of what somebody was told, the earliest first."""
+    """List the types of a user's notifications, oldest first."""
     rows = session.execute(
         text("SELECT type FROM notifications WHERE user_id = :id ORDER BY id"), {"id": user_id}
     )

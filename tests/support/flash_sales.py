@@ -32,18 +32,18 @@ def put_on_sale(session: Session, product_id: UUID, *, now: datetime = NOW, **te
 
 
 def item_of(session: Session, order_id: UUID) -> tuple[int, UUID | None]:
-    """Give the price of an order's one item, and whose it is."""
+    """Return the unit price and the flash sale id of an order's single item."""
     item = row_of(session, "order_items", order_id=order_id)
     return item["unit_price_minor"], item["flash_sale_id"]
 
 
 def sold_of(session: Session, sale_id: UUID) -> int:
-    """Give how many pieces of a sale are claimed."""
+    """Return the number of sold units of a flash sale."""
     sold: int = row_of(session, "flash_sales", id=sale_id)["sold"]
     return sold
 
 
 def left_of(session: Session, product_id: UUID) -> int | None:
-    """Give how many pieces a product says that its sale has left."""
+    """Return the remaining units of a product's flash sale."""
     left: int | None = row_of(session, "products", id=product_id)["sale_left"]
     return left

@@ -1,8 +1,8 @@
-"""What starts the project's programs fast: a process that has imported them, and is copied for each start.
+"""A fork server that starts the project's programs fast: all modules are imported already.
 
-``tests.support.forked_processes`` starts ``python -W error -m tests.support.fork_server`` and asks it over the socket
-that is its standard input. What it starts is a process as any other, with an environment, an output, a group and an
-end of its own; it merely finds its modules imported already, which is most of what such a start takes.
+``tests.support.forked_processes`` starts ``python -W error -m tests.support.fork_server``. The socket on standard
+input carries the requests. Each started program is a normal process with a separate environment, output and process
+group. Only the imports, which take most of the start time, are done before.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from sandbox.launcher import _PR_SET_PDEATHSIG, _prctl
 
-# What runs as a program is imported anew, as ``__main__``: these must not be there already.
+# These modules run as ``__main__`` and must not be imported already.
 _PROGRAMS = ("commands.main", "tasks.worker")
 _LIBRARIES = (
     "blueprints.areas",
@@ -36,7 +36,7 @@ _DESCRIPTORS = 3  # of two outputs and a report
 
 @dataclass(frozen=True)
 class Start:
-    """What to start: ``python -m module arguments``. A strict one takes warnings for errors, as ``-W error`` does."""
+    """A request to start ``python -m module arguments``. If strict, warnings are errors, as with ``-W error``."""
 
     module: str
     arguments: list[str]
@@ -45,8 +45,8 @@ class Start:
 
 
 def serve(channel: socket.socket) -> Start:
-    """Start what is asked for, until nobody can ask any more; returns in each process that was started."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a keeper
+    """Start requested programs until the socket closes. The function returns in each started process."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for a keeper
     while True:
         asked, descriptors, _, _ = socket.recv_fds(channel, _MOST_BYTES, _DESCRIPTORS)
         if not asked:
@@ -61,7 +61,7 @@ def serve(channel: socket.socket) -> Start:
 
 
 def _keep(descriptors: list[int]) -> None:
-    """Start one process, tell its number and in the end how it ended; returns in that process."""
+    """Start a process, then report its id and exit status. The function returns in the started process."""
     *outputs, report = descriptors
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _die_with(os.getppid())
@@ -74,7 +74,7 @@ def _keep(descriptors: list[int]) -> None:
     with socket.socket(fileno=report) as teller:
         teller.sendall(f"{started}\n".encode())
         os.waitid(os.P_PID, started, os.WEXITED | os.WNOWAIT)
-        # What it leaves of its group ends with it; before it is gone, since its number is another's then.
+        # Kill the rest of the process group before the id can be reused.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(started, signal.SIGKILL)
         _, status = os.waitpid(started, 0)
@@ -99,7 +99,7 @@ def _die_with(parent: int) -> None:
 
 
 def run(start: Start) -> None:
-    """Be the program."""
+    """Run the program in this process."""
     os.environ.clear()
     os.environ.update(start.environment)
     sys.argv = [start.module, *start.arguments]
@@ -111,7 +111,7 @@ def run(start: Start) -> None:
 
 
 def main() -> None:
-    """Import everything, serve, and be what was asked for."""
+    """Import all modules, serve, and run the requested program in the copy."""
     modules = importlib.import_module("commands.main").MODULES
     for name in (*modules.values(), *_PROGRAMS, *_LIBRARIES):
         importlib.import_module(name)
@@ -119,7 +119,7 @@ def main() -> None:
         del sys.modules[name]
     # The child of a process with threads may find locks held for ever.
     assert threading.active_count() == 1
-    # Or each copy would go through all of it in its end, for what it could free, and make it its own by that.
+    # Otherwise each copy's final garbage collection would copy all memory pages.
     gc.collect()
     gc.freeze()
     with socket.socket(fileno=os.dup(0)) as channel:

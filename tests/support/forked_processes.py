@@ -1,4 +1,4 @@
-"""Processes of the project's own programs, as copies of one that has imported them: see ``fork_server``."""
+"""Processes of the project's programs, started by ``fork_server``."""
 
 import array
 import atexit
@@ -30,9 +30,9 @@ class Forked:
     def __init__(
         self, name: str, start: Start, *, outputs: tuple[IO[bytes], IO[bytes]], log_path: Path
     ) -> None:
-        """Start the program and not wait for it.
+        """Start the program without waiting.
 
-        :param outputs: where its standard output and its standard error go
+        :param outputs: the files for standard output and standard error
         """
         self.name = name
         self.log_path = log_path
@@ -54,7 +54,7 @@ class Forked:
         return line
 
     def wait(self, timeout_seconds: float) -> int | None:
-        """Wait for its end, and give the exit status; none if it has not ended by then."""
+        """Wait for the end and return the exit status, or None after the time-out."""
         if self._status is None:
             with selectors.DefaultSelector() as selector:
                 selector.register(self._told, selectors.EVENT_READ)
@@ -65,23 +65,23 @@ class Forked:
 
     @property
     def exit_status(self) -> int | None:
-        """Give the exit status, negative for a signal; none while it has not ended."""
+        """Return the exit status: negative for a signal, None while running."""
         return self.wait(0)
 
     @property
     def running(self) -> bool:
-        """Tell whether it has not ended."""
+        """Tell whether the process is running."""
         return self.exit_status is None
 
     def request_stop(self) -> None:
-        """Ask it to stop in good order, and not wait for it."""
-        # It may end just then.
+        """Request a graceful stop without waiting."""
+        # The process may end at this moment.
         with contextlib.suppress(ProcessLookupError):
             if self.running:
                 os.kill(self.process_id, signal.SIGTERM)
 
     def stop(self, timeout_seconds: float = 10.0) -> bool:
-        """Stop it and all that it started: in good order, or else by force."""
+        """Stop the process and all children: gracefully, or else by force."""
         self.request_stop()
         orderly = wait_until(lambda: not self.running, timeout_seconds=timeout_seconds)
         if not orderly:
@@ -91,18 +91,18 @@ class Forked:
         return orderly
 
     def log_tail(self, lines: int = 15) -> str:
-        """Give the last lines of its log."""
+        """Return the last lines of the log."""
         return log_tail(self.log_path, lines)
 
 
 def launched(name: str, log_path: Path, start: Start) -> Forked:
-    """Start a program whose output goes to a log."""
+    """Start a program with output to a log file."""
     with log_path.open("ab") as log:
         return Forked(name, start, outputs=(log, log), log_path=log_path)
 
 
 def completed(start: Start, *, timeout_seconds: float) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, and give what it said and how it ended."""
+    """Run a program to the end and return output and exit status."""
     command = [start.module, *start.arguments]
     with tempfile.TemporaryFile() as output, tempfile.NamedTemporaryFile() as errors:
         process = Forked(start.module, start, outputs=(output, errors), log_path=Path(errors.name))
@@ -118,7 +118,7 @@ def completed(start: Start, *, timeout_seconds: float) -> subprocess.CompletedPr
 
 
 def kept_environment() -> dict[str, str]:
-    """Give what of our own environment is passed on."""
+    """Return the part of the environment that is passed on."""
     return {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
 
 
@@ -129,7 +129,7 @@ def _ask(request: bytes, descriptors: list[int]) -> None:
 
 @functools.cache
 def _channel() -> socket.socket:
-    """Start the server of this test process; it ends when nobody holds our end of the channel any more."""
+    """Start the fork server of this test process. The server ends when this end of the channel closes."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with its:
         server = subprocess.Popen(

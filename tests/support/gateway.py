@@ -28,16 +28,17 @@ from sandbox.providers.server import ProvidersServer
 from tests.support.checked_client import checked_app
 from tests.support.purchases import NOW
 
-GATEWAY_KEY = "sk_test_of_the_tests_only"  # the one that the application under test has
+GATEWAY_KEY = "sk_test_of_the_tests_only"  # the same key as in the application under test
 TIMEOUT_SECONDS = 20
-_TIMEOUT = {"gateway_timeout_seconds": 3}  # short for the tests that let it run out, long for a busy machine
+# Short for tests of the time-out, but long enough for a busy machine.
+_TIMEOUT = {"gateway_timeout_seconds": 3}
 
 
 class Line:
-    """What lies between us and the gateway: it forwards calls, until told to lose them.
+    """A proxy between the service and the gateway that can inject faults.
 
-    ``fault`` is none, ``refuse`` (503, nothing forwarded), ``lose`` (forwarded, its answer lost),
-    ``hang`` (forwarded, its answer held back until ``release``), or ``garble`` (answers no JSON).
+    ``fault`` is none, ``refuse`` (503, nothing forwarded), ``lose`` (forwarded, response lost),
+    ``hang`` (forwarded, response delayed until ``release``), or ``garble`` (response without JSON).
     """
 
     def __init__(self, target: str) -> None:
@@ -64,7 +65,7 @@ class Line:
         self.url = f"http://127.0.0.1:{self._server.server_port}/gateway"
 
     def pass_on(self, request: BaseHTTPRequestHandler) -> None:
-        """Forward a request, or do to it what the fault says."""
+        """Forward a request, or apply the fault."""
         fault = self.fault
         self.calls.append(f"{request.command} {request.path}")
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
@@ -99,7 +100,7 @@ class Line:
         request.wfile.write(content)
 
     def release(self) -> None:
-        """Let go of what hangs."""
+        """Release all hanging requests."""
         self._released.set()
         self._released = threading.Event()
 
@@ -112,9 +113,9 @@ class Line:
 
 
 class TestGateway:
-    """The sandbox's gateway, its line, and what a customer or an officer would do there.
+    """The sandbox's gateway with a proxy, and the acts of customers and officers at the gateway.
 
-    Its own webhooks go nowhere: tests deliver them, as often and in the order that they want.
+    The gateway delivers no webhooks. Tests deliver events as often and in any order as needed.
     """
 
     __test__ = False
@@ -166,7 +167,7 @@ class TestGateway:
         return data
 
     def charge(self, reference: str) -> Charge:
-        """Give what the gateway tells of a reference."""
+        """Return the gateway's charge of a reference."""
         return Charge.from_wire(self.call("GET", f"/transaction/verify/{reference}"))
 
     def charge_of_paid(self, reference: str, **payment: Any) -> Charge:
@@ -196,7 +197,7 @@ def event_of(data: dict[str, Any], event: str = "charge.success") -> bytes:
 
 
 def charge_data(reference: str, amount_minor: int, **values: Any) -> dict[str, Any]:
-    """Write a settled charge as the gateway's JSON, with an id of its own."""
+    """Write a settled charge as the gateway's JSON, with a unique id."""
     return {
         "id": uuid4().int % 10**15,
         "status": "success",
@@ -224,7 +225,7 @@ def gateway_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestGat
 
 @pytest.fixture
 def gateway(gateway_server: TestGateway) -> Iterator[TestGateway]:
-    """The gateway, its line whole before and after."""
+    """The gateway, without faults before and after the test."""
     gateway_server.line.fault = None
     gateway_server.line.calls.clear()
     yield gateway_server
@@ -233,7 +234,7 @@ def gateway(gateway_server: TestGateway) -> Iterator[TestGateway]:
 
 
 class MovableClock:
-    """A clock that stands still until it is set."""
+    """A clock that moves only when set."""
 
     def __init__(self) -> None:
         self.now = NOW
@@ -245,7 +246,7 @@ class MovableClock:
 
 @pytest.fixture(scope="session")
 def paying_services(settings: Settings, gateway_server: TestGateway) -> Iterator[Services]:
-    """What the application shares, the gateway among it, on a clock that can be moved."""
+    """The application's services with the gateway and a movable clock."""
     made = Services.from_settings(replace(settings, **gateway_server.settings()), application_name="tests")
     yield replace(made, clock=MovableClock())
     made.database.close()
@@ -253,7 +254,7 @@ def paying_services(settings: Settings, gateway_server: TestGateway) -> Iterator
 
 @pytest.fixture
 def clock(paying_services: Services) -> Iterator[MovableClock]:
-    """The clock of that application; it tells NOW before and after."""
+    """The clock of that application, set to NOW before and after the test."""
     clock = paying_services.clock
     assert isinstance(clock, MovableClock)
     clock.now = NOW
@@ -263,5 +264,5 @@ def clock(paying_services: Services) -> Iterator[MovableClock]:
 
 @pytest.fixture(scope="session")
 def paying_app(paying_services: Services) -> Flask:
-    """The application, with the gateway at its other end; its clients check each answer."""
+    """The application connected to the gateway, with clients that check each response."""
     return checked_app(paying_services, AREAS)

@@ -1,4 +1,4 @@
-"""Every event that the gateway can send, as it writes it."""
+"""All events that the gateway can send, in the gateway's format."""
 
 from itertools import count
 from typing import Any
@@ -59,7 +59,7 @@ def dispute_data(reference: str, charge_id: int | None, **values: Any) -> dict[s
 
 
 def transfer_data(status: str, **values: Any) -> dict[str, Any]:
-    """Write a transfer, to an account of its own."""
+    """Write a transfer to a unique account."""
     return {
         "amount": 500_000,
         "currency": "NGN",
@@ -79,7 +79,7 @@ def transfer_data(status: str, **values: Any) -> dict[str, Any]:
 
 
 def refund_data(status: str, reference: str, **values: Any) -> dict[str, Any]:
-    """Write a refund that is none of ours, as its events do."""
+    """Write an unrecognized refund as in the gateway's events."""
     return {
         "status": status,
         "transaction_reference": reference,
@@ -94,7 +94,7 @@ def refund_data(status: str, reference: str, **values: Any) -> dict[str, Any]:
 
 
 def data_of(event: str, *, reference: str, charge_id: int, amount_minor: int) -> dict[str, Any]:
-    """Write what an event of any type says about a payment."""
+    """Write the data of an event of any type about a payment."""
     if event == "charge.success":
         return charge_data(reference, amount_minor, id=charge_id)
     if event in REFUNDS:

@@ -1,4 +1,4 @@
-"""Files that were made to hurt whoever decodes them."""
+"""Files that attack image decoders."""
 
 import io
 import struct
@@ -73,7 +73,7 @@ def _many_chunks() -> bytes:
 
 
 def _many_scans() -> bytes:
-    """A progressive JPEG whose last scan comes fifty thousand times: each goes over the whole picture."""
+    """A progressive JPEG that repeats the last scan of the whole picture fifty thousand times."""
     content = photo(4000, 4000, progressive=True, quality=5)
     last = content.rindex(b"\xff\xda")
     return content[:-2] + content[last:-2][:80] * 50_000 + b"\xff\xd9"
@@ -114,29 +114,29 @@ def _large_png_damaged_late() -> bytes:
 
 
 def _png_of_rows(width: int, height: int, rows: int, *, depth: int = 8, colours: int = 0) -> bytes:
-    """A PNG that is sound in all but this: its packed pixels end, as they should, after some of its rows."""
+    """A valid PNG, except that the well-formed compressed data ends after some of the rows."""
     header = struct.pack(">IIBBBBB", width, height, depth, colours, 0, 0, 0)
     row = 1 + width * depth * {0: 1, 2: 3, 6: 4}[colours] // 8
     return _png(header, bytes(row * rows))
 
 
 def _interlaced_png_without_its_last_pass() -> bytes:
-    """The seventh has every second row, half of all bytes."""
-    passes = ((8, 8), (8, 8), (4, 8), (4, 4), (2, 4), (2, 2))  # one pixel in so many across and down
+    """A PNG without the seventh pass, which has every second row and half of all bytes."""
+    passes = ((8, 8), (8, 8), (4, 8), (4, 4), (2, 4), (2, 2))  # one pixel of n in both directions
     size = 2400
     pixels = b"".join(bytes((1 + size // across * 8) * (size // down)) for across, down in passes)
     return _png(struct.pack(">IIBBBBB", size, size, 16, 6, 0, 0, 1), pixels)
 
 
 def _png_with_bytes_behind_its_rows() -> bytes:
-    """Of 600 rows there are 100, and then what is no packed pixels."""
+    """A PNG with 100 of 600 rows, followed by bytes that are no compressed pixels."""
     packed = zlib.compress(bytes(601 * 100), 9) + bytes(4_000)
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", 600, 600, 8, 0, 0, 0, 0))
     return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
 
 
 def _png_whose_frame_is_smaller() -> bytes:
-    """An animation whose first frame, which is the picture, has 10 of its 600 rows."""
+    """An animation with only 10 of 600 rows in the first frame, which is the picture."""
     frame = struct.pack(">IIIIIHHBB", 0, 600, 10, 0, 0, 1, 1, 0, 0)
     more = chunk(b"acTL", struct.pack(">II", 2, 0)) + chunk(b"fcTL", frame)
     return png_of(600, 600, data=bytes(601 * 600), more=more)
@@ -148,7 +148,7 @@ def _png(header: bytes, pixels: bytes) -> bytes:
 
 
 def _gif_of_rows(size: int, rows: int) -> bytes:
-    """A GIF whose packed pixels end, as they should, after some of its rows; its codes are all nine bits long."""
+    """A GIF with well-formed pixel data that ends after some of the rows. All codes have nine bits."""
     bits = "".join(f"{code:09b}"[::-1] for _ in range(rows) for code in (256, *[7] * size))
     bits += f"{257:09b}"[::-1]
     packed = bytes(int(bits[at : at + 8][::-1], 2) for at in range(0, len(bits), 8))
@@ -160,7 +160,7 @@ def _gif_of_rows(size: int, rows: int) -> bytes:
 
 
 def _webp_of_half_its_data(**options: object) -> bytes:
-    """Its lengths say what is there, so that nothing but pixels is missing."""
+    """A WebP with half of the pixel data. The lengths match, so only pixels are missing."""
     content = encoded(gradient(900, 700), "WEBP", **options)
     half = content[20 : 20 + (len(content) - 20) // 4 * 2]
     inner = content[12:16] + struct.pack("<I", len(half)) + half

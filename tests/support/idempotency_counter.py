@@ -1,4 +1,4 @@
-"""A counter that takes requests under an Idempotency-Key: an area whose routes do as a test tells them."""
+"""A counter that accepts requests with an Idempotency-Key. Tests control the behaviour of the routes."""
 
 import threading
 from collections.abc import Callable
@@ -20,27 +20,27 @@ Work = Callable[[Session], Any]
 
 
 class Order(Schema):
-    """A body with two fields, one of them with a default."""
+    """A body with two fields, of which one has a default."""
 
     amount = StrictInteger(minimum=1, required=True)
     note = Text(max_length=100, load_default=None)
 
 
 class WrongPinError(MarketplaceError):
-    """Keeps its changes and is not stored."""
+    """An error that keeps changes. The response is not stored."""
 
     code = "DELIVERY_PIN_INVALID"
     keeps_changes: ClassVar[bool] = True
 
 
 class QuarantinedError(ValidationError):
-    """Keeps its changes and is final."""
+    """An error that keeps changes. The response is stored."""
 
     keeps_changes: ClassVar[bool] = True
 
 
 class Pause:
-    """Holds a request up at one place until a test lets it go."""
+    """A point where a request waits until a test continues the request."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
@@ -55,12 +55,12 @@ class Pause:
         assert self.reached.wait(WAIT_SECONDS)
 
     def end(self) -> None:
-        """Let it go."""
+        """Continue the waiting request."""
         self._go_on.set()
 
 
 class Counter:
-    """The area, what it wrote, the time by its clock, and what it is to do next."""
+    """The area with written rows, clock and planned behaviour."""
 
     def __init__(self, services: Services) -> None:
         self.effects = Effects(services.database)
@@ -95,7 +95,7 @@ class Counter:
 
     def _work(self, session: Session, body: dict[str, Any]) -> dict[str, Any]:
         self.calls += 1
-        # What a test wants to happen happens once, so that the request after it is like any other.
+        # Planned behaviour applies to a single request.
         before, after, error = self.before, self.after, self.error
         self.before = self.after = self.error = None
         if before is not None:

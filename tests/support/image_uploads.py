@@ -1,4 +1,4 @@
-"""A shelf of pictures: stores them, finds them, and has them swept."""
+"""Image uploads for tests: storing, finding and sweeping of images."""
 
 import hashlib
 import tempfile
@@ -71,5 +71,5 @@ class ImageUploads:
 
 
 def fresh() -> bytes:
-    """Give a picture that nobody has stored yet."""
+    """Return a picture that is not stored yet."""
     return photo(40, 30, comment=uuid4().hex)

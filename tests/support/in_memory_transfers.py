@@ -18,15 +18,15 @@ _transfer_ids = count(10**9)
 
 
 class InMemoryTransfers:
-    """The gateway's transfers in memory: its answers are lost on demand, its events are the test's to deliver."""
+    """The gateway's transfers in memory. Responses can be lost on demand, and tests deliver the events."""
 
     def __init__(self) -> None:
         self.transfers: dict[str, dict[str, Any]] = {}
         self.events: list[bytes] = []
         self.fault = ""
-        # Of the accounts that may be paid to at the moment: nothing goes to another one.
+        # The recipients that may be paid at the moment. Other transfers are faults.
         self.recipients: set[str] = set()
-        # What it should not have been told to do. A sweep goes on whatever is raised, so nothing is raised.
+        # Transfers to other recipients. A sweep continues after exceptions, so faults are collected.
         self.wrong: list[TransferInstruction] = []
 
     def create_recipient(self, *, name: str, account_number: str, bank_code: str) -> str | None:
@@ -54,7 +54,7 @@ class InMemoryTransfers:
         return GatewayTransfer.from_wire(data) if data else None
 
     def decide(self, data: dict[str, Any], status: str) -> None:
-        """Bring a transfer to a result, or reverse it afterwards; it is told of by an event."""
+        """Settle or reverse a transfer and queue an event."""
         follows = {"pending": ("success", "failed", "reversed"), "success": ("reversed",)}
         if status in follows.get(data["status"], ()):
             data["status"] = status
@@ -62,7 +62,7 @@ class InMemoryTransfers:
 
     @property
     def left_minor(self) -> int:
-        """What is gone from it for good, or was not decided on yet."""
+        """The total of successful transfers, in kobo."""
         return sum(data["amount"] for data in self.transfers.values() if data["status"] == "success")
 
     def _make(self, order: TransferInstruction) -> dict[str, Any]:

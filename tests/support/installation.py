@@ -1,4 +1,4 @@
-"""An installation for tests of the command line: servers of its own, and commands as operators call them."""
+"""An installation for tests of the command line: separate servers, and commands as operators run commands."""
 
 import subprocess
 import sys
@@ -30,12 +30,12 @@ _COMMAND_SECONDS = 120
 
 
 class Installation:
-    """Databases and servers of its own, and the variables that point commands at them."""
+    """Separate databases and servers, and the environment variables that configure commands."""
 
     def __init__(
         self, addresses: Addresses, prefix: str, storage: EmbeddedObjectStorage, providers: ProvidersServer
     ) -> None:
-        """Describe an installation, whose databases' names begin with a prefix."""
+        """Describe an installation. A prefix starts the names of the databases."""
         self._addresses = addresses
         self._prefix = prefix
         self._databases: list[str] = []
@@ -63,14 +63,14 @@ class Installation:
         return marketplace(*arguments, environment={**self.environment, **changes})
 
     def ok(self, *arguments: str, **changes: str) -> str:
-        """Run ``marketplace``, expect success and nothing on standard error but warnings, and give its output."""
+        """Run ``marketplace``, expect success and only warnings on standard error, and return the output."""
         done = self.run(*arguments, **changes)
         assert done.returncode == 0, done.stderr
         assert "Traceback" not in done.stderr
         return done.stdout
 
     def create_database(self, name: str) -> str:
-        """Create a database without tables, and give its address."""
+        """Create a database without tables and return the address."""
         self._databases.append(f"{self._prefix}_{name}")
         return create_database(self._addresses, self._databases[-1], template="template1")
 
@@ -81,10 +81,10 @@ class Installation:
 
 
 def marketplace(*arguments: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run ``marketplace`` in a process of its own, in an environment of nothing but what is given."""
+    """Run ``marketplace`` in a separate process with only the given environment."""
     given = {**kept_environment(), "DATA_DIR": "/nonexistent", **environment}
     if "PYTHONHASHSEED" in environment:
-        # Copies of one process would all have the same hashes.
+        # Copies of the fork server share a hash seed, so another seed needs a new process.
         return subprocess.run(
             [sys.executable, "-W", "error", "-m", "commands.main", *arguments],
             cwd=PROJECT,
@@ -99,7 +99,7 @@ def marketplace(*arguments: str, environment: Mapping[str, str]) -> subprocess.C
 
 
 def query(url: str, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
-    """Run SQL in autocommit and give the rows, if it has any."""
+    """Run SQL in autocommit and return the rows, if any."""
     connection = psycopg2.connect(url, connect_timeout=5)
     connection.autocommit = True
     try:
@@ -122,7 +122,7 @@ def installed(directory: Path, addresses: Addresses) -> Iterator[Installation]:
         0,
         directory / "providers",
         secret_key=GATEWAY_KEY,
-        # Webhooks go nowhere: nothing listens there.
+        # No process listens at the webhook address.
         webhook_url="http://127.0.0.1:1/hook",
         public_base_url="http://127.0.0.1:1",
     )

@@ -1,4 +1,4 @@
-"""A mail server for tests: real SMTP over real sockets, with STARTTLS or TLS, and a password if it wants one."""
+"""A mail server for tests: real SMTP over sockets, with STARTTLS or TLS and an optional password."""
 
 import base64
 import contextlib
@@ -22,7 +22,7 @@ _IDLE_SECONDS = 20
 
 
 def make_certificate(directory: Path) -> tuple[Path, Path]:
-    """Make a key and a certificate for 127.0.0.1, signed by itself, and give their files."""
+    """Create a key and a self-signed certificate for 127.0.0.1, and return the files."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "mail.test")])
     now = datetime.now(UTC)
@@ -53,11 +53,11 @@ def make_certificate(directory: Path) -> tuple[Path, Path]:
 
 
 class MailServer:
-    """Takes mail; ``starttls`` and ``tls`` need a certificate.
+    """A server that accepts mail. ``starttls`` and ``tls`` need a certificate.
 
-    ``fault`` is none, ``refuse`` (450 to every receiver), ``reject`` (550 to every mail), ``drop`` (hangs up when the
-    mail is there), ``hang`` (says nothing until it is closed), ``sulk`` (takes the mail, and has no good word for a
-    farewell) or ``vanish`` (takes it, and hangs up then). Receivers that end as ``refused`` has it are refused besides.
+    ``fault`` is none, ``refuse`` (450 to every receiver), ``reject`` (550 to every mail), ``drop`` (disconnects
+    instead of accepting the mail), ``hang`` (is silent until closed), ``sulk`` (accepts the mail, then refuses QUIT)
+    or ``vanish`` (accepts the mail, then disconnects). Recipients with the suffix ``refused`` are refused too.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class MailServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop it."""
+        """Stop the server."""
         self.closing.set()
         self._server.shutdown()
         self._thread.join()
@@ -107,7 +107,7 @@ class MailServer:
 
 
 class _Session(socketserver.StreamRequestHandler):
-    """One connection."""
+    """A connection of a client."""
 
     server_of_test: MailServer
     timeout = _IDLE_SECONDS
@@ -134,7 +134,7 @@ class _Session(socketserver.StreamRequestHandler):
     def finish(self) -> None:
         with contextlib.suppress(OSError):  # the client may be gone
             super().finish()
-        # What was wrapped for TLS is ours to close.
+        # The server must close sockets wrapped for TLS.
         self.connection.close()
 
     def _say(self, *lines: str) -> None:

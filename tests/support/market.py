@@ -1,6 +1,6 @@
-"""A market to test in: campuses, categories, people, stores and listings, each test with its own.
+"""A market for tests: campuses, categories, people, stores and listings per test.
 
-Everything is named at random, so that tests neither see nor disturb what others made.
+All names are random, so that tests do not affect each other.
 """
 
 import itertools
@@ -23,7 +23,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True)
 class Store:
-    """A vendor profile and who runs it."""
+    """A vendor profile and the owner's user id."""
 
     id: UUID
     user_id: UUID

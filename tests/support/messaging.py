@@ -1,4 +1,4 @@
-"""The messaging provider's wire for tests: messages, statuses, and the envelopes that they come in."""
+"""The messaging provider's wire format for tests: messages, statuses and envelopes."""
 
 from itertools import count
 from typing import Any
@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 _numbers = count(uuid4().int % 10**7 * 10)
 
-# Every type of message, as the provider writes it; the last is one that nobody has heard of.
+# All message types in the provider's format. The last type is unrecognized.
 MESSAGES: dict[str, dict[str, Any]] = {
     "text": {"body": "Where is my lamp?"},
     "image": {"id": "7001", "mime_type": "image/jpeg", "sha256": "ab", "caption": "It came broken"},
@@ -29,7 +29,7 @@ MESSAGES: dict[str, dict[str, Any]] = {
 
 
 def some_number() -> str:
-    """Give a Nigerian number that no other test has, as the provider writes it."""
+    """Return a unique Nigerian number in the provider's format."""
     return f"234803{next(_numbers):07d}"
 
 
@@ -80,7 +80,7 @@ def envelope(*units: dict[str, Any], names: dict[str, str] | None = None) -> byt
 
 
 def messages_of(session: Session, sender: str) -> list[dict[str, Any]]:
-    """Give what is kept of a sender, in the order of the sending."""
+    """List the stored messages of a sender in sending order."""
     rows = session.execute(
         text(
             "SELECT m.*, c.phone, c.display_name, c.profile_id FROM support_contact_messages m"
@@ -92,7 +92,7 @@ def messages_of(session: Session, sender: str) -> list[dict[str, Any]]:
 
 
 def log_delivery(session: Session, **values: Any) -> str:
-    """Log a message that was handed to the provider, and give the provider's id of it."""
+    """Log a message handed to the provider and return the provider's id."""
     provider_message_id = some_id()
     session.execute(
         text(

@@ -1,4 +1,4 @@
-"""Reads the SQL of migrations and accepts the statements that are known not to block the running service.
+"""Check the SQL of migrations: accept only statements known not to block the running service.
 
 PostgreSQL's own parser reads them. Bodies of functions, and calls in triggers and defaults of tables, are not followed.
 """
@@ -20,10 +20,10 @@ from pglast.enums import (
     TransactionStmtKind,
 )
 
-BASELINE = "1014"  # the last revision of the baseline: its tables are empty when it runs
+BASELINE = "1014"  # the last revision of the baseline, which runs on empty tables
 MAX_BATCH_ROWS = 10_000
 
-# Changes of the catalog alone: their locks last for milliseconds.
+# Changes of the catalog alone, with locks of milliseconds.
 _BRIEF_STATEMENTS = (
     ast.AlterEnumStmt,
     ast.AlterSeqStmt,

@@ -1,11 +1,11 @@
-"""Object storage for tests that are not about it: in memory, and able to fail."""
+"""In-memory object storage for tests of other areas, with optional failures."""
 
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.storage import StoredObject
 
 
 class InMemoryStorage:
-    """What was put is in ``objects``, by key; ``fails`` has every call fail."""
+    """A storage with the content in ``objects`` by key. With ``fails`` every call fails."""
 
     def __init__(self) -> None:
         self.objects: dict[str, StoredObject] = {}

@@ -1,4 +1,4 @@
-"""Payouts for tests: people with bank accounts, what they are owed, and officers."""
+"""Payouts for tests: payees with bank accounts and balances, batches, and officers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _numbers = count(10**9 + uuid4().int % 10**9)
 
 @dataclass(frozen=True)
 class Payee:
-    """Somebody with a bank account who can be paid: a vendor for their store, or (no store) out of the wallet."""
+    """A payee with a bank account: a vendor, or without a store a wallet owner."""
 
     user: Caller
     store_id: UUID | None
@@ -42,7 +42,7 @@ class Payee:
 
     @property
     def balance(self) -> Account:
-        """The account of the books that their payouts come from."""
+        """The ledger account that funds the payee's payouts."""
         if self.store_id is None:
             return accounts.wallet(self.user.id)
         return accounts.vendor_payable(self.store_id)
@@ -51,7 +51,7 @@ class Payee:
 def make_account(
     session: Session, user_id: UUID, *, created_at: datetime = NOW - ACCOUNT_AGE, **values: Any
 ) -> UUID:
-    """Give somebody a bank account, in place of the one that they have."""
+    """Create a user's bank account and replace the old account."""
     session.execute(
         text("UPDATE payout_accounts SET replaced_at = :at WHERE user_id = :id AND replaced_at IS NULL"),
         {"at": created_at, "id": user_id},
@@ -87,13 +87,13 @@ def make_payee(
 
 
 def make_payees(session: Session, number: int, **values: Any) -> list[Payee]:
-    """Make vendors of one campus who can be paid."""
+    """Create payable vendors of one campus."""
     campus_id = make_campus(session)
     return [make_payee(session, campus_id=campus_id, **values) for _ in range(number)]
 
 
 def make_wallet_payee(session: Session, *, owed_minor: int = OWED_MINOR, **account: Any) -> Payee:
-    """Make somebody without a store, with money in the wallet and a bank account."""
+    """Create a user with wallet balance and bank account, but without a store."""
     user = make_person(session)
     payee = Payee(user, None, make_account(session, user.id, **account))
     if owed_minor:
@@ -102,7 +102,7 @@ def make_wallet_payee(session: Session, *, owed_minor: int = OWED_MINOR, **accou
 
 
 def owe(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NOW) -> None:
-    """Add to what somebody can be paid, as a released order would."""
+    """Increase a payee's payable balance, as a released order would."""
     post_transaction(
         session,
         kind="deposit",
@@ -119,7 +119,7 @@ def owe(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NO
 def owes(
     session: Session, payee: Payee, amount_minor: int, *, kind: str = "clawback", now: datetime = NOW
 ) -> None:
-    """Have a vendor owe us, as a refund after the release would, or what else the kind says."""
+    """Create a vendor debt, by default as a refund after release would."""
     assert payee.store_id is not None
     post_transaction(
         session,
@@ -135,7 +135,7 @@ def owes(
 
 
 def owed(session: Session, payee: Payee) -> int:
-    """Give what is in the balance that somebody is paid from."""
+    """Return the payee's payable balance in kobo."""
     return fetch_balance(session, account=payee.balance)
 
 
@@ -160,12 +160,12 @@ def intents_in(session: Session, batch_id: UUID) -> list[dict[str, Any]]:
 
 
 def stores_of(payees: Sequence[Payee]) -> list[UUID]:
-    """Give the ids of the stores of payees, those who have one."""
+    """List the store ids of payees with a store."""
     return [payee.store_id for payee in payees if payee.store_id is not None]
 
 
 def ask(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NOW) -> UUID:
-    """Have somebody ask for a payment, which waits for the next batch, and give the intent."""
+    """Request a withdrawal, which waits for the next batch, and return the intent."""
     wish = PayoutRequest(accounting.Payee(payee.user.id, payee.store_id), payee.account_id, amount_minor)
     made = accounting.reserve_payouts(
         session, requests=[wish], batch_id=None, minimum_minor=1, requested_by_payee=True, now=now
@@ -176,7 +176,7 @@ def ask(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NO
 def stage(
     session: Session, payees: Sequence[Payee], *, officer: Caller | None = None, now: datetime = NOW
 ) -> StagingResult:
-    """Stage the stores of payees, as the schedule does, or by hand, and what they have asked for."""
+    """Stage the payees' stores, as the schedule does or by hand, and withdrawal requests."""
     return staging.stage_batch(
         session,
         act=act_of(officer, now=now) if officer else Act("schedule", now),
@@ -187,7 +187,7 @@ def stage(
 def staged_batch(
     session: Session, payees: Sequence[Payee], *, officer: Caller | None = None, now: datetime = NOW
 ) -> UUID:
-    """Stage the stores of payees, all of whom can be paid, and give the batch."""
+    """Stage the stores of payable payees and return the batch."""
     staged = stage(session, payees, officer=officer, now=now)
     assert staged.batch_id is not None, staged
     assert staged.skipped == (), staged
@@ -195,7 +195,7 @@ def staged_batch(
 
 
 def approve(session: Session, batch_id: UUID, officer: Caller, *, now: datetime = NOW, **more: Any) -> str:
-    """Have an officer approve a batch, and give its status."""
+    """Have an officer approve a batch and return the batch's status."""
     return decisions.approve_batch(session, batch_id=batch_id, act=act_of(officer, now=now), **more)
 
 
@@ -208,7 +208,7 @@ def approved_batch(session: Session, payees: Sequence[Payee], *, now: datetime =
 
 
 def paid_batch(session: Session, payees: Sequence[Payee], *, now: datetime = NOW) -> UUID:
-    """Make a batch whose payments have all arrived, behind the gateway's back; the books are whole."""
+    """Create a batch of successful payouts without the gateway. The ledger invariants hold."""
     batch_id = approved_batch(session, payees, now=now)
     for row in intents_in(session, batch_id):
         post_transaction(

@@ -28,7 +28,7 @@ class PgBouncer(Server):
     def __init__(self, directory: Path, port: int, *, server_url: str) -> None:
         """Describe the pooler.
 
-        :param server_url: of the server's own database: a connection to the template would keep it from being copied
+        :param server_url: of the server's default database, because a template with connections cannot be copied
         """
         super().__init__(directory, log_path=None)
         self.port = port
@@ -99,7 +99,7 @@ def pgbouncer(addresses: Addresses, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="session")
 def role_settings(database_url: str) -> None:
-    """Give the role the session settings in this worker's database, as operations.md has it."""
+    """Give the role the session settings in this worker's database, as documented in operations.md."""
     name = urlsplit(database_url).path.removeprefix("/")
     for setting, value in SESSION_SETTINGS.items():
         query(database_url, f"ALTER ROLE CURRENT_USER IN DATABASE {name} SET {setting} = '{value}'")
@@ -121,7 +121,7 @@ def pooled_url(pgbouncer: PgBouncer, role_settings: None, database_url: str) -> 
 
 @pytest.fixture(params=["prepared", "not prepared", "pooled"])
 def database_way(request: pytest.FixtureRequest, database_url: str) -> tuple[str, bool]:
-    """Each way to the database: its address, and whether statements are prepared."""
+    """Each way to connect: database address, and whether statements are prepared."""
     if request.param == "prepared":
         return database_url, True
     request.getfixturevalue("role_settings")

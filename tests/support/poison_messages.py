@@ -1,7 +1,7 @@
-"""Rows that kill their worker at once, as a fault in a library does, or what takes more memory than there is.
+"""Rows that kill the worker, as a fault in a library or a lack of memory does.
 
-As a program, ``python -m tests.support.poison_messages QUEUE``, it is a worker that they kill; ``PoisonedQueue`` is its
-supervisor.
+As a program, ``python -m tests.support.poison_messages QUEUE``, the module is a worker that such rows kill.
+``PoisonedQueue`` is the supervisor.
 """
 
 import os
@@ -31,9 +31,9 @@ _AGAIN = {
 
 
 class PoisonedQueue:
-    """A queue with poison in it, whose worker is started again each time that it died.
+    """A queue with poison messages and a worker that is restarted after each crash.
 
-    No time is waited for: what is to be tried again is tried at once, as if the sweeps had handed it on.
+    Retries run at once, as if the sweeps had enqueued the rows.
     """
 
     def __init__(self, site: ServiceProcesses, queue: str = queues.WEBHOOKS) -> None:
@@ -47,7 +47,7 @@ class PoisonedQueue:
         self.workers.append(self._site.worker(self._queue, module="tests.support.poison_messages"))
 
     def add_event(self, *, attempts: int) -> UUID:
-        """Add an event that was tried so often, and give its row."""
+        """Add an event with a number of earlier attempts and return the row id."""
         [[row_id]] = self._site.query(
             "INSERT INTO webhook_inbox (provider, body, status, attempts, due_at)"
             " VALUES ('gateway', %s, 'retrying', %s, now() - interval '1 minute') RETURNING id",
@@ -57,7 +57,7 @@ class PoisonedQueue:
         return self.attend(wakeups.INBOX, row_id)
 
     def add_work(self, *, attempts: int) -> UUID:
-        """Add work to the outbox that was tried so often, and give its row."""
+        """Add an outbox row with a number of earlier attempts and return the row id."""
         [[row_id]] = self._site.query(
             "INSERT INTO outbox_events (queue, topic, payload, attempts, due_at)"
             " VALUES (%s, %s, '{}', %s, now() - interval '1 minute') RETURNING id",
@@ -68,17 +68,17 @@ class PoisonedQueue:
         return self.attend(wakeups.OUTBOX, row_id)
 
     def attend(self, table: str, row_id: object) -> UUID:
-        """Have a row handed on whenever it is to be tried."""
+        """Enqueue a row whenever a retry is due."""
         attended = UUID(str(row_id))
         self._rows[attended] = table
         self._site.tell(self._queue, table, attended)
         return attended
 
     def supervised(self) -> bool:
-        """Start the worker again if it died, hand on what is to be tried, and be true."""
+        """Restart a crashed worker, enqueue due retries, and return True."""
         died = not self.workers[-1].running
         if died:
-            # Nobody has heard of it for long enough.
+            # Simulate the expiry of the crashed worker's heartbeat.
             for one in workers.fetch_live_workers(self._cache).workers:
                 workers.remove_worker(self._cache, one.name)
             self._start()

@@ -1,13 +1,13 @@
-"""Ports for the servers that tests start: each kind of them, and each worker process, searches from another place on.
+"""Ports for servers of tests. Each kind and each worker process searches in a separate range.
 
-A port that was found free is let go before its server listens there: nobody else may find it meanwhile.
+A free port is released before the server listens, so ranges must not overlap.
 """
 
 import os
 
 from sandbox.ports import reserve_ports
 
-# Where each kind searches from, and how far one worker process is from the next; four stay apart from one another.
+# The first port of each kind, and the distance between worker processes. Four processes do not overlap.
 # A stack takes 3,000 above its own port for its servers. Linux takes ports of outgoing connections from 32,768 up, and
 # some servers need a port 10,000 above theirs.
 _PLACES = {
@@ -23,8 +23,8 @@ _PROCESSES = 4
 def free_ports(kind: str, *names: str, paired: frozenset[str] = frozenset()) -> dict[str, int]:
     """Find a free port for each name.
 
-    :param kind: of what listens there, one of those above
-    :param paired: names whose port at a distance of 10,000 is needed too
+    :param kind: the kind of server, a key of the table above
+    :param paired: names that also need the port 10,000 above
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     first, distance = _PLACES[kind]

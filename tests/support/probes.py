@@ -1,4 +1,4 @@
-"""Probes of the edge: small areas in an application of their own, so that no business route is needed."""
+"""Probes of the HTTP edge: small areas in a separate application, without business routes."""
 
 import ipaddress
 import random
@@ -67,12 +67,12 @@ def some_address() -> str:
 
 
 def from_address(address: str) -> dict[str, Any]:
-    """Give what has a test client's request come from an address."""
+    """Return the arguments that set the client address of a test request."""
     return {"environ_base": {"REMOTE_ADDR": address}}
 
 
 def closed_port() -> int:
-    """Give a port where nobody listens."""
+    """Return a port where no server listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -80,14 +80,14 @@ def closed_port() -> int:
 
 
 class Effects:
-    """What probes write: rows under a name of their own, which can be counted."""
+    """Rows written by probes under a unique name, for counting."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.name = f"effect-{uuid4().hex}"
 
     def add(self, session: Session) -> str:
-        """Write one, in the session's transaction, and give its id."""
+        """Write a row in the session's transaction and return the id."""
         row = Campus(name=self.name, slug=f"effect-{uuid4().hex}")
         session.add(row)
         session.flush()
@@ -101,7 +101,7 @@ class Effects:
 
 
 def at_once(calls: Iterable[Callable[[], _Result]]) -> list[_Result]:
-    """Make calls from as many threads, all let go together, and give their results in order."""
+    """Make calls from concurrent threads and return the results in order."""
     given = list(calls)
     start = threading.Barrier(len(given), timeout=WAIT_SECONDS)
 
@@ -114,7 +114,7 @@ def at_once(calls: Iterable[Callable[[], _Result]]) -> list[_Result]:
 
 
 def eventually(condition: Callable[[], _Result]) -> _Result:
-    """Wait until a condition holds, and give what it gave."""
+    """Wait until a condition holds and return the result."""
     deadline = time.monotonic() + WAIT_SECONDS
     while not (found := condition()):
         assert time.monotonic() < deadline, "it did not come to that in time"
@@ -123,7 +123,7 @@ def eventually(condition: Callable[[], _Result]) -> _Result:
 
 
 def assert_problem(response: Any, status: int, code: str) -> dict[str, Any]:
-    """Hold an answer to be problem details of a code, whole and not to be kept, and give its body."""
+    """Assert that a response is complete, uncached problem details of a code, and return the body."""
     assert (response.status_code, response.content_type) == (status, "application/problem+json"), (
         response.text
     )

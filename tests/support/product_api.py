@@ -1,4 +1,4 @@
-"""What tests of products ask, and how they read the answers."""
+"""Requests and response readers for tests of products."""
 
 from typing import Any
 from uuid import UUID

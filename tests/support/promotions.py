@@ -1,4 +1,4 @@
-"""What tests of promotions do: act as officers, let time pass, look at what the public sees."""
+"""Promotions for tests: acts of officers, a movable clock, and the public view."""
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -22,7 +22,7 @@ from tests.support.market import Bearer, Market, Store
 
 @dataclass
 class Stage:
-    """A market with a clock; what officers do goes through the API."""
+    """A market with a clock. Officers act through the API."""
 
     market: Market
     app: Flask
@@ -40,7 +40,7 @@ class Stage:
 
     @cached_property
     def officer_id(self) -> UUID:
-        """A moderator, who may manage products."""
+        """A moderator with the permission to manage products."""
         return self.market.staff("moderator")
 
     @property
@@ -57,15 +57,15 @@ class Stage:
         return (self.clock.now + timedelta(**span)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def post(self, path: str, **body: Any) -> TestResponse:
-        """Have the officer make something."""
+        """Send a POST request as the officer."""
         return self.client.post(path, json=body, headers=self.officer)
 
     def put(self, path: str, **body: Any) -> TestResponse:
-        """Have the officer change something."""
+        """Send a PUT request as the officer."""
         return self.client.put(path, json=body, headers=self.officer)
 
     def made(self, path: str, **body: Any) -> dict[str, Any]:
-        """Have the officer make something, which must go well, and give it."""
+        """Create an object as the officer, expect success, and return the object."""
         response = self.post(path, **body)
         assert response.status_code == 201, response.json
         data: dict[str, Any] = response.json["data"]  # type: ignore[index]
@@ -79,24 +79,24 @@ class Stage:
         return self.made("/api/flash-sales", **given)
 
     def shown(self, path: str, **query: Any) -> list[Any]:
-        """Give what everybody is shown."""
+        """Return the publicly shown promotions."""
         response = self.client.get(path, query_string=query)
         assert response.status_code == 200, response.json
         data: list[Any] = response.json["data"]  # type: ignore[index]
         return data
 
     def of_this_campus(self, path: str, **query: Any) -> list[Any]:
-        """Give what the campus of this test is shown."""
+        """Return the promotions shown to the campus of this test."""
         return self.shown(path, campus=str(self.market.campus_id), **query)
 
     def card(self, product_id: UUID) -> dict[str, Any]:
-        """Give a product's card, as the listing shows it."""
+        """Return a product's card in the listing."""
         listed = self.of_this_campus("/api/products", limit=100)
         [found] = [card for card in listed if card["id"] == str(product_id)]
         return dict(found)
 
     def detail(self, product_id: UUID) -> dict[str, Any]:
-        """Give a product's detail, as everybody sees it."""
+        """Return a product's public detail."""
         response = self.client.get(f"/api/products/{product_id}")
         assert response.status_code == 200
         return dict(response.json["data"])  # type: ignore[index]
@@ -106,7 +106,7 @@ class Stage:
         self.clock.now += timedelta(**span)
 
     def run_turns(self) -> int:
-        """Do what the worker does with the turns that have come, and tell how many they were."""
+        """Run the due promotion turns as the worker does, and return the number of turns."""
         database = self.market.database
         with database.reading() as session:
             due = session.scalars(
@@ -136,7 +136,7 @@ class Stage:
         return list(found)
 
     def audited(self, target_id: str) -> list[Any]:
-        """Give what the audit has on something, in order."""
+        """List the audit entries of a target in order."""
         with self.market.database.reading() as session:
             return list(
                 session.scalars(
@@ -145,7 +145,7 @@ class Stage:
             )
 
     def buyer(self) -> dict[str, str]:
-        """Make somebody who buys, and give their header."""
+        """Create a buyer and return the authorization header."""
         return self.bearer(self.market.person())
 
     def order(

@@ -1,4 +1,4 @@
-"""Proposals for tests: officers of the platform, and what they propose."""
+"""Proposals for tests: platform officers and the filing and deciding of proposals."""
 
 from datetime import datetime
 from typing import Any
@@ -17,7 +17,7 @@ FEE = {"key": "service_fee_minor", "value": 20_000}
 
 
 def make_admin(session: Session) -> Caller:
-    """Make an officer who may change the platform."""
+    """Create an officer with the permission to change the platform."""
     return make_person(session, role="staff", staff_role="admin")
 
 
@@ -35,7 +35,7 @@ def propose(
     effective_at: datetime | None = None,
     now: datetime = NOW,
 ) -> UUID:
-    """Have an officer propose something."""
+    """File a proposal as an officer."""
     officer = by or make_admin(session)
     return operations.propose(
         session,
@@ -48,13 +48,13 @@ def propose(
 
 
 def approve(session: Session, proposal_id: UUID, *, by: Caller | None = None, now: datetime = NOW) -> None:
-    """Have another officer approve it."""
+    """Approve a proposal as another officer."""
     officer = by or make_admin(session)
     operations.approve_proposal(session, proposal_id=proposal_id, act=act_of(officer, now=now))
 
 
 def reject(session: Session, proposal_id: UUID, *, by: Caller | None = None, now: datetime = NOW) -> None:
-    """Have an officer reject it."""
+    """Reject a proposal as an officer."""
     officer = by or make_admin(session)
     operations.reject_proposal(
         session,
@@ -76,7 +76,7 @@ def proposals_filed(session: Session) -> int:
 
 
 def setting(session: Session, key: str) -> Any:
-    """Give a platform setting; none if it is not there."""
+    """Return a platform setting, or None if absent."""
     return session.execute(
         text("SELECT value FROM platform_settings WHERE key = :key"), {"key": key}
     ).scalar_one_or_none()

@@ -1,4 +1,4 @@
-"""Purchases for tests: a shop, its buyer, and each step from placing to release, by the domain's own hands."""
+"""Purchases for tests: a shop, a buyer, and each step from placing to release by domain functions."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -43,7 +43,7 @@ _charge_ids = count(uuid4().int % 10**9 * 10**4)
 
 @dataclass(frozen=True)
 class Shop:
-    """A campus with one store of one vendor, a category, and somebody who buys."""
+    """A campus with a store, the vendor, a category and a buyer."""
 
     campus_id: UUID
     category_id: UUID
@@ -88,7 +88,7 @@ def make_campus(session: Session) -> UUID:
 
 
 def make_category(session: Session, *, commission_bps: int | None = None, below: UUID | None = None) -> UUID:
-    """Make a category; without a rate of its own it has that of the one above it, else the platform's."""
+    """Create a category. Without a commission the parent's or the platform's commission applies."""
     category_id = uuid4()
     above = row_of(session, "categories", id=below)["lineage"] if below else []
     session.add(
@@ -106,7 +106,7 @@ def make_category(session: Session, *, commission_bps: int | None = None, below:
 
 
 def make_shop(session: Session, *, commission_bps: int | None = None, **store: Any) -> Shop:
-    """Make a shop; ``store`` are columns of its vendor profile."""
+    """Create a shop. ``store`` contains columns of the vendor profile."""
     campus_id = make_campus(session)
     store_id, vendor = make_store(session, campus_id=campus_id, **store)
     return Shop(
@@ -162,7 +162,7 @@ def place(
     wallet: WalletUse = NO_WALLET,
     now: datetime = NOW,
 ) -> UUID:
-    """Place an order: of one product, or of wishes."""
+    """Place an order of a product or of requested items."""
     wanted = [RequestedItem(product_id, quantity)] if product_id else wishes
     asked = OrderRequest(
         shop.buyer, wanted, delivery, expected_total_minor=expected_total_minor, wallet=wallet
@@ -185,7 +185,7 @@ def check_out(
 
 
 def neighbours(session: Session, shop: Shop, count: int) -> list[Shop]:
-    """Give a shop and others of its campus, all with the same buyer."""
+    """Return a shop and other shops of the same campus and buyer."""
     shops = [shop]
     for _ in range(count - 1):
         store_id, vendor = make_store(session, campus_id=shop.campus_id)
@@ -232,7 +232,7 @@ def fill_wallet(session: Session, user_id: UUID, amount_minor: int) -> None:
 
 
 def wallet_of(session: Session, user_id: UUID) -> int:
-    """Give what is in somebody's wallet."""
+    """Return a user's wallet balance in kobo."""
     return fetch_balance(session, account=accounts.wallet(user_id))
 
 
@@ -244,7 +244,7 @@ def make_intent(session: Session, shop: Shop, order_id: UUID, *, now: datetime =
 
 
 def make_charge(intent: Intent, *, amount_minor: int | None = None, **values: Any) -> Charge:
-    """Make a settled charge of an intent, as the gateway would tell of it, with an id of its own."""
+    """Build a settled charge of an intent as reported by the gateway, with a unique id."""
     given: dict[str, Any] = {
         "id": str(next(_charge_ids)),
         "reference": intent.reference,
@@ -266,7 +266,7 @@ def apply(
 
 
 def pay(session: Session, shop: Shop, order_id: UUID, **charge: Any) -> Charge:
-    """Pay an order with one charge of the right amount, unless told otherwise."""
+    """Pay an order with one charge, by default of the due amount."""
     settled = make_charge(make_intent(session, shop, order_id), **charge)
     apply(session, settled)
     return settled
@@ -288,7 +288,7 @@ def shipped_order(session: Session, shop: Shop, **order: Any) -> UUID:
 
 
 def pin_of(order_id: UUID) -> str:
-    """Give an order's PIN, as its buyer sees it."""
+    """Return an order's PIN as shown to the buyer."""
     return delivery_pin(key=PIN_KEY, order_id=order_id, counter=0)
 
 
@@ -300,7 +300,7 @@ def wrong_pin_of(order_id: UUID, *, step: int = 1) -> str:
 def release(
     session: Session, shop: Shop, order_id: UUID, pin: str | None = None, *, now: datetime = NOW
 ) -> None:
-    """Have the vendor submit a PIN: the right one, unless told otherwise."""
+    """Submit a PIN as the vendor, by default the right PIN."""
     orders.release_on_pin(
         session,
         order_id=order_id,
@@ -312,7 +312,7 @@ def release(
 
 
 def row_of(session: Session, table: str, **key: Any) -> dict[str, Any]:
-    """Give the one row of a table with these values."""
+    """Return the only row of a table with these values."""
     found = session.execute(select(metadata.tables[table]).filter_by(**key)).mappings().all()
     assert len(found) == 1, f"{len(found)} rows of {table} with {key}"
     return dict(found[0])
@@ -325,7 +325,7 @@ def status_of(session: Session, order_id: UUID) -> str:
 
 
 def stock_of(session: Session, product_id: UUID) -> tuple[int, int]:
-    """Give a product's quantity, and how much of it is reserved."""
+    """Return a product's quantity and reserved units."""
     row = row_of(session, "products", id=product_id)
     return row["quantity"], row["reserved"]
 
@@ -357,7 +357,7 @@ def trail_of(session: Session, order_id: UUID) -> list[tuple[str | None, str, st
 
 
 def assert_books_are_whole(session: Session) -> None:
-    """Hold the books to their rules: no violation, and assets and costs equal what is owed and earned."""
+    """Assert the ledger invariants: no violation, and assets plus costs equal liabilities plus income."""
     found = verify_ledger(session)
     assert found == [], [(v.rule, v.rows[:3]) for v in found]
     balances = fetch_balances_by_kind(session)

@@ -1,4 +1,4 @@
-"""Plans of statements: many rows to plan for, and what the server says it did."""
+"""Query plans: bulk data and the server's execution statistics."""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from marketplace.infra.sessions import driver_cursor
 from tests.support.market import Market
 
 ROWS = 20_000
-LIMIT = 19  # not the usual length, so that the values stand in the statement and EXPLAIN shows its plan
+LIMIT = 19  # an unusual length keeps the values in the statement, so that EXPLAIN shows the real plan
 
 _FILL = text(
     """
@@ -40,7 +40,7 @@ _COUNT = text(
 
 
 class ManyProducts:
-    """Many products of one store, in two campuses and twenty categories below one."""
+    """Many products of one store, in two campuses and in twenty categories of one parent."""
 
     def __init__(
         self, session: Session, store_id: UUID, campus_id: UUID, parent_id: UUID, leaf_id: UUID
@@ -89,7 +89,7 @@ def shelves(own_database: Database) -> Iterator[ManyProducts]:
 
 @dataclass(frozen=True)
 class Read:
-    """What a statement read and gave: rows that the scans of a table met, buffers, rows, nodes and its plan."""
+    """The statistics of a statement: scanned rows of a table, buffers, result rows, nodes and plan."""
 
     met: int
     buffers: int
@@ -99,7 +99,7 @@ class Read:
 
 
 def read(session: Session, statement: Statement, values: dict[str, Any], *, table: str) -> Read:
-    """Run a statement, and tell what it read."""
+    """Run a statement and return the statistics."""
     plan = _plan(session, statement.sql, statement._constants | values)
 
     def met(node: dict[str, Any]) -> Iterator[int]:
@@ -119,13 +119,13 @@ def read(session: Session, statement: Statement, values: dict[str, Any], *, tabl
 
 
 def explain(session: Session, sql: str, parameters: dict[str, Any]) -> tuple[list[str], int]:
-    """Run a statement, and give its plan's nodes, by index where they have one, and the buffers it touched."""
+    """Run a statement and return the plan's nodes, by index where used, and the number of buffers."""
     plan = _plan(session, sql, parameters)
     return list(_nodes(plan)), _buffers(plan)
 
 
 def buffers_on(session: Session, sql: str, parameters: dict[str, Any], relation: str) -> int:
-    """Run a statement, and give the buffers that it touched to look rows of one table up."""
+    """Run a statement and return the number of buffers used to look up rows of a table."""
 
     def found(node: dict[str, Any]) -> int:
         own = _buffers(node) if node.get("Relation Name") == relation else 0

@@ -1,4 +1,4 @@
-"""Reconciliation for tests: a service of one's own, with a gateway of its own, and what may go wrong between both."""
+"""Reconciliation for tests: a separate service and gateway, and differences between both."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -42,7 +42,7 @@ class Double:
         self._records = records
 
     def fetch_balance(self) -> int:
-        """Give what the gateway holds."""
+        """Return the gateway's balance."""
         return self._records.fetch_balance()
 
     def list_movements(self) -> Iterator[list[BalanceMovement]]:
@@ -56,29 +56,29 @@ class Double:
         return self._records.list_records(kind, since=since, until=until)
 
     def fetch_record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
-        """Give one of it."""
+        """Return a record of the gateway."""
         return self._records.fetch_record(kind, gateway_id)
 
 
 class Forgetful(Double):
-    """Lists nothing, and knows what it is asked about."""
+    """A gateway with empty lists that still answers status requests."""
 
     def list_records(
         self, kind: RecordKind, *, since: datetime, until: datetime
     ) -> Iterator[list[GatewayRecord]]:
-        """Give nothing."""
+        """Return an empty list."""
         return iter(())
 
 
 class Disputed(Double):
-    """Lists what a bank took back of a charge, as a refund that comes of a dispute."""
+    """A gateway that lists a bank's chargeback as a refund from a dispute."""
 
     def __init__(self, records: GatewayRecords, taken: GatewayRecord) -> None:
         super().__init__(records)
         self._taken = taken
 
     def fetch_balance(self) -> int:
-        """Give what is left."""
+        """Return the remaining balance."""
         return super().fetch_balance() - self._taken.amount_minor
 
     def list_movements(self) -> Iterator[list[BalanceMovement]]:
@@ -97,7 +97,7 @@ class Disputed(Double):
 
 
 class ReconciledService:
-    """A database and a gateway that nothing else touches, so that all of both can be compared."""
+    """A database and a gateway without data of other tests, for complete comparisons."""
 
     def __init__(self, settings: Settings, database_url: str, directory: Path) -> None:
         self.gateway = TestGateway(directory)
@@ -115,7 +115,7 @@ class ReconciledService:
         self.gateway.close()
 
     def reconcile(self, *, ahead: timedelta = timedelta(0), **window: datetime) -> ReconciliationOutcome:
-        """Reconcile, now or some time from now, and give what came of it."""
+        """Run a reconciliation as of now or a later time and return the result."""
         now = datetime.now(UTC) + ahead
         with self.database.transaction() as session:
             self.run_id = run.start_reconciliation(
@@ -132,7 +132,7 @@ class ReconciledService:
         return outcome
 
     def caller(self, user_id: UUID) -> Caller:
-        """Give somebody as a caller."""
+        """Return a user as a caller."""
         return replace(self.officer, id=user_id)
 
     def work_off_outbox(self) -> None:
@@ -144,13 +144,13 @@ class ReconciledService:
             relay.run_row(row["queue"], wakeups.OUTBOX, str(row["id"]))
 
     def found(self) -> list[dict[str, Any]]:
-        """Give what the latest run found."""
+        """List the differences found by the latest run."""
         return self.rows(
             "SELECT * FROM reconciliation_exceptions WHERE run_id = :id ORDER BY item", id=self.run_id
         )
 
     def told(self) -> list[tuple[str, str, str, int]]:
-        """Give kind, problem, suggestion and difference in kobo of what the latest run found."""
+        """List kind, problem, suggestion and amount in kobo of the latest run's differences."""
         return [
             (row["kind"], row["problem"], row["action"], row["there_minor"] - row["here_minor"])
             for row in self.found()
@@ -172,12 +172,12 @@ class ReconciledService:
             return fetch_balances_by_kind(session)
 
     def held(self) -> int:
-        """Give what the gateway holds."""
+        """Return the gateway's balance."""
         held: int = self.gateway.call("GET", "/balance")[0]["balance"]
         return held
 
     def order(self) -> tuple[UUID, str, int]:
-        """Place an order whose page is open, and give its id, its reference and what it costs."""
+        """Place an order, open the hosted page, and return order id, payment reference and total."""
         now = datetime.now(UTC)
         with self.database.transaction() as session:
             shop = with_buyer(session, self.shop)
@@ -187,14 +187,14 @@ class ReconciledService:
         return order_id, intent.reference, intent.amount_minor
 
     def paid_order(self) -> tuple[UUID, Charge]:
-        """Have an order paid, and its charge applied."""
+        """Pay an order and apply the charge."""
         order_id, reference, _ = self.order()
         charge = self.gateway.charge_of_paid(reference)
         self.apply(charge)
         return order_id, charge
 
     def cancel(self, order_id: UUID) -> None:
-        """Cancel an order before it is paid."""
+        """Cancel an unpaid order."""
         with self.database.transaction() as session:
             [row] = session.execute(text("SELECT buyer_id FROM orders WHERE id = :id"), {"id": order_id})
             buyer = replace(self.shop.buyer, id=row[0])
@@ -227,7 +227,7 @@ class ReconciledService:
             session.execute(text("UPDATE charge_disputes SET status = 'resolved', resolved_at = now()"))
 
     def book_chargeback(self, minor: int, order_id: UUID) -> None:
-        """Book what was lost."""
+        """Record a lost chargeback."""
         [dispute] = self.rows("SELECT id FROM charge_disputes")
         with self.database.transaction() as session:
             self._move(
@@ -240,7 +240,7 @@ class ReconciledService:
             )
 
     def lists_nothing(self) -> None:
-        """Have the gateway's lists reach back to nothing, as those of a short window do."""
+        """Make the gateway's lists empty, as with a short time window."""
         self.records = Forgetful(self.services.gateway_records)
 
     def apply(self, charge: Charge) -> None:
@@ -249,7 +249,7 @@ class ReconciledService:
             apply(session, charge, now=datetime.now(UTC))
 
     def refunded(self, order_id: UUID) -> UUID:
-        """Refund an order by the gateway, which takes it; its result is yet to be heard of."""
+        """Refund an order through the gateway, which accepts the refund. The result is still open."""
         with self.database.transaction() as session:
             made = refund(session, order_id, self.officer)
         refund_id: UUID = made.refunds[0].id
@@ -262,7 +262,7 @@ class ReconciledService:
         return refund_id
 
     def hear_of_refund(self, refund_id: UUID, reference: str) -> str:
-        """Hear what became of a refund."""
+        """Record the gateway's status of a refund."""
         [told] = [
             one
             for one in self.services.gateway.list_refunds(reference)
@@ -281,13 +281,13 @@ class ReconciledService:
         )
 
     def plan(self, what: str, outcome: str, *, delay_seconds: float = 0) -> None:
-        """Set what the next transfer or refund comes to."""
+        """Plan the outcome of the next transfer or refund."""
         self.gateway.call(
             "POST", f"/sandbox/{what}/next", json={"outcome": outcome, "delaySeconds": delay_seconds}
         )
 
     def payout(self, *, amount_minor: int = 200_000, arrives: bool = True) -> tuple[UUID, str]:
-        """Have a payout sent, and give its id and reference; its result is yet to be heard of."""
+        """Send a payout and return id and reference. The result is still open."""
         now = datetime.now(UTC)
         with self.database.transaction() as session:
             payee = make_payee(session, owed_minor=0)
@@ -301,7 +301,7 @@ class ReconciledService:
         return intent_id, reference
 
     def transfer(self, reference: str, amount_minor: int) -> None:
-        """Have the gateway send money, whoever asked for it."""
+        """Create a transfer at the gateway, independent of the service."""
         recipient = self.gateway.call(
             "POST",
             "/transferrecipient",
@@ -330,7 +330,7 @@ class ReconciledService:
         return intent.id, reference
 
     def hear_of_payout(self, intent_id: UUID, status: str, *, amount_minor: int = 200_000) -> None:
-        """Book what became of a payout."""
+        """Record the gateway's status of a payout."""
         with self.database.transaction() as session:
             session.execute(
                 text("UPDATE payout_transfer_intents SET status = :status WHERE id = :id"),
@@ -347,7 +347,7 @@ class ReconciledService:
                 )
 
     def keep_fee(self, intent_id: UUID, minor: int) -> None:
-        """Book that the gateway kept something for a payout."""
+        """Post a fee kept by the gateway for a payout."""
         if not minor:
             return
         with self.database.transaction() as session:
@@ -368,7 +368,7 @@ class ReconciledService:
         assert wait_until(is_so, timeout_seconds=20)
 
     def book(self, minor: int, source: str) -> None:
-        """Book money at the gateway that never was there, as somebody by hand would."""
+        """Post nonexistent money at the gateway, as a wrong manual posting would."""
         with self.database.transaction() as session:
             sides = (accounts.GATEWAY_CLEARING, accounts.OWN_FUNDS)
             debited, credited = sides if minor > 0 else sides[::-1]
@@ -398,7 +398,7 @@ class ReconciledService:
 
 @pytest.fixture
 def service(settings: Settings, reconciled_database_url: str, tmp_path: Path) -> Iterator[ReconciledService]:
-    """A service with a gateway of its own."""
+    """A service with a separate gateway."""
     made = ReconciledService(settings, reconciled_database_url, tmp_path)
     yield made
     made.close()

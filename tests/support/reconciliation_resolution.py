@@ -1,4 +1,4 @@
-"""Finance resolving, in tests, what a reconciliation found."""
+"""Resolution of reconciliation differences in tests."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -31,7 +31,7 @@ def resolve_in(
     officer: Caller | None = None,
     **values: Any,
 ) -> Any:
-    """Resolve it in a transaction that goes on."""
+    """Resolve a difference in the caller's transaction."""
     given = {"run_id": service.run_id, "exception_id": service.found()[0]["id"]} | values
     who = officer or service.officer
     resolved = reconciliation_resolution.resolve_difference(

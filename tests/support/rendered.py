@@ -1,4 +1,4 @@
-"""Domain views as the API shows them."""
+"""Domain views as rendered by the API."""
 
 from typing import Any
 
@@ -8,6 +8,6 @@ from blueprints.http.reply_renderer import compile_renderer
 
 
 def rendered(schema: type[Schema], view: Any) -> dict[str, Any]:
-    """Render a view by its reply schema."""
+    """Render a view by the reply schema."""
     reply: dict[str, Any] = compile_renderer(schema())(view)
     return reply

@@ -1,4 +1,4 @@
-"""Counting what a request asks of the database, at the driver, where prepared statements pass too; and memory."""
+"""Resource usage of requests: statements counted at the database driver, and memory."""
 
 import tracemalloc
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ def counted_statements(database: Database) -> Iterator[list[str]]:
 
     class Counting(psycopg2.extensions.cursor):
         def execute(self, query: Any, vars: Any = None) -> None:  # noqa: A002 - the driver's name
-            # A connection prepares a statement once in its life; which connection a request gets is chance.
+            # Each connection prepares a statement once, and a request gets a random connection.
             if not str(query).startswith("PREPARE "):
                 seen.append(str(query))
             super().execute(query, vars)
@@ -49,7 +49,7 @@ class Peak:
 
 @contextmanager
 def peak_memory() -> Iterator[Peak]:
-    """Tell, at its end, how much more memory Python's objects took meanwhile."""
+    """Measure the peak of additional memory of Python objects until the block ends."""
     peak = Peak()
     tracemalloc.start()
     try:

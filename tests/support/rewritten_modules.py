@@ -14,7 +14,7 @@ from _pytest.assertion import rewrite
 def rewriting(config: pytest.Config, directory: Path) -> Iterator[None]:
     """Rewrite the test modules below a directory while other work is done.
 
-    Each worker process imports all test modules. Without this each of them rewrites all modules of a fresh checkout.
+    Each worker process imports all test modules. Otherwise each process would rewrite all modules of a fresh checkout.
     """
     paths = sorted(directory.rglob("test_*.py"))
     count = os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Pictures for tests: drawn here, so that each test knows what is in them."""
+"""Pictures for tests, drawn with known content."""
 
 import io
 import struct
@@ -21,7 +21,7 @@ def gradient(width: int, height: int, mode: str = "RGB") -> Image.Image:
 def encoded(picture: Image.Image, kind: str = "JPEG", **options: Any) -> bytes:
     """Encode a picture."""
     out = io.BytesIO()
-    # The fastest of each format: the size of the file is not what these tests are about.
+    # The fastest settings of each format, because the file size does not matter.
     fastest = {"PNG": {"compress_level": 1}, "WEBP": {"method": 0}}.get(kind.upper(), {})
     picture.save(out, kind, **fastest | options)
     return out.getvalue()
@@ -40,7 +40,7 @@ def opened(content: bytes) -> Image.Image:
 
 
 def png_of(width: int, height: int, *, data: bytes = b"", more: bytes = b"") -> bytes:
-    """Write a PNG whose header says what it likes: eight bits of grey, and this as its pixels' packed bytes."""
+    """Write an 8-bit grey PNG with any size in the header and the given compressed pixels."""
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     packed = zlib.compress(data, 9)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + more + chunk(b"IDAT", packed) + chunk(b"IEND", b"")

@@ -1,4 +1,4 @@
-"""What tests of the search ask, and how they read the answers."""
+"""Requests and response readers for tests of the search."""
 
 import random
 from typing import Any
@@ -11,7 +11,7 @@ _VOWELS = "aeiou"
 
 
 def invented(length: int = 9) -> str:
-    """Make a word that no other test has, and that is near to none: tests share their database."""
+    """Make a unique word without similar words, because tests share a database."""
     chance = random.SystemRandom()
     return "".join(chance.choice(_VOWELS if place % 2 else _CONSONANTS) for place in range(length)) + "q"
 

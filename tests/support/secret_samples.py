@@ -1,11 +1,11 @@
-"""Every kind of secret that the specification's redaction list names, and what a log is read for."""
+"""Samples of all secrets in the specification's redaction list, and of values that logs must keep."""
 
 from datetime import UTC, datetime
 from uuid import UUID
 
 JWT = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 
-# By the name of a field, as requests, rows, providers and headers spell it; the value may look like anything.
+# Secrets by field name, as spelled in requests, rows, providers and headers, with any value.
 SECRETS: dict[str, str] = {
     "pin": "739214",
     "deliveryPin": "739215",
@@ -40,7 +40,7 @@ SECRETS: dict[str, str] = {
     "Cookie": "session=Zm9vYmFyYmF6",
 }
 
-# By their shape, wherever in a text they stand.
+# Secrets by shape, at any place in a text.
 TEXTS: dict[str, str] = {
     f"sent Authorization: Bearer {JWT} to them": JWT,
     "bearer opaque-token-without-dots": "opaque-token-without-dots",
@@ -75,7 +75,7 @@ TEXTS: dict[str, str] = {
     "redis://:s3cr3t@cache:6379/0": "s3cr3t",
     "Key (phone)=(+2348031234567) already exists": "8031234567",
     "Key (email)=(ada.obi+x@unilag.edu.ng) already exists": "unilag",
-    # Phone numbers, as people, addresses and programs spell them.
+    # Phone numbers as spelled by people, in addresses and by programs.
     "call +234.803.123.4567": "4567",
     "call 0803.123.4567": "4567",
     "call 002348031234567": "8031234567",
@@ -100,7 +100,7 @@ TEXTS: dict[str, str] = {
     "card ending in 4081": "4081",
     "card **** **** **** 4081": "4081",
     "last four 4081": "4081",
-    # What stands behind a name, however it is written.
+    # Secrets after a name, in different notations.
     '{\\"pin\\": \\"739214\\"}': "739214",
     "pin => 739214": "739214",
     "pin -> 739214": "739214",
@@ -128,7 +128,7 @@ TEXTS: dict[str, str] = {
     "hash scrypt:32768:8:1$c2FsdA$aGFzaA": "aGFzaA",
 }
 
-# What must survive: a log without it is of no use.
+# Values that must survive, because a log without these values is useless.
 PLAIN: dict[str, object] = {
     "orderId": "0198c1b2-7a3e-7f5e-9d0e-2f1c8f6a7b11",
     "userId": UUID("0198c1b2-7a3e-7f5e-9d0e-2f1c8f6a7b12"),

@@ -23,7 +23,7 @@ _PASSWORD = "of-the-tests-only"
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where the servers are; ``database_url`` is that of the template."""
+    """The addresses of the servers. ``database_url`` is the address of the template."""
 
     database_url: str
     redis_url: str
@@ -42,16 +42,16 @@ class Addresses:
 
     @classmethod
     def load(cls, text: str) -> Self:
-        """Read what ``dump`` wrote."""
+        """Read the output of ``dump``."""
         return cls(**json.loads(text))
 
 
 class Servers:
-    """Starts both, migrates a template database, and stops both. Their parent's death stops them too."""
+    """The database and cache servers, which also stop when the parent process ends."""
 
     def __init__(self) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="marketplace-tests-"))
-        # Others may pass through, as PostgreSQL's user must when root starts it.
+        # PostgreSQL's user needs access to the directory if root starts the server.
         self._directory.chmod(0o711)
         self._postgres = EmbeddedPostgres(
             self._directory / "postgresql",
@@ -64,7 +64,7 @@ class Servers:
         self._valkey = EmbeddedValkey(self._directory / "valkey", _free_port(), durable=False)
 
     def start(self) -> Addresses:
-        """Start both servers and give their addresses."""
+        """Start both servers and return the addresses."""
         self._valkey.start()
         self._postgres.start()
         addresses = Addresses(self._postgres.url, self._valkey.url)
@@ -72,7 +72,7 @@ class Servers:
         return addresses
 
     def stop(self) -> None:
-        """Stop both servers and remove what they kept."""
+        """Stop both servers and delete the data."""
         self._postgres.stop()
         self._valkey.stop()
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -86,14 +86,14 @@ def migrate(database_url: str, revision: str = "head") -> None:
 
 
 def create_database(addresses: Addresses, name: str, *, template: str = TEMPLATE) -> str:
-    """Make a database, a copy of the template unless told otherwise, and give its address."""
+    """Create a database, by default as a copy of the template, and return the address."""
     # Copying files takes half the processor time of copying pages through the log.
     _administer(addresses, f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
     return addresses.database(name)
 
 
 def drop_database(addresses: Addresses, name: str) -> None:
-    """Remove a database, whoever is still connected to it."""
+    """Drop a database, even with open connections."""
     _administer(addresses, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
 

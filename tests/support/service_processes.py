@@ -1,4 +1,4 @@
-"""A site in processes of its own: database, cache, web and workers, each of which a test may stop or kill."""
+"""A site in separate processes: database, cache, web and workers, which tests may stop or kill."""
 
 import os
 import signal
@@ -58,7 +58,7 @@ class SiteServers:
                 server.start()
 
     def empty(self) -> None:
-        """Start both servers if necessary, and delete all that tests left in them."""
+        """Start both servers if necessary and delete all data of tests."""
         self.start_stopped()
         self._database.close()  # the connection is dead after a restart
         self._emptied.disconnect_others()
@@ -74,7 +74,7 @@ class SiteServers:
 
 
 class ServiceProcesses:
-    """What runs, and how it is reached."""
+    """The running processes and the addresses."""
 
     def __init__(self, directory: Path, servers: SiteServers, port: int) -> None:
         self.directory = directory
@@ -112,13 +112,13 @@ class ServiceProcesses:
         self._processes: list[Forked] = []
 
     def web(self) -> Forked:
-        """Start the web processes, and wait until they answer."""
+        """Start the web processes and wait for the first response."""
         process = self._launch("web", "gunicorn", "-c", "gunicorn.conf.py", "wsgi:app")
         self.until(lambda: self.answers("/health/live"), process)
         return process
 
     def worker(self, queue: str = "webhooks", *, module: str = "tasks.worker") -> Forked:
-        """Start a worker, and not wait for it."""
+        """Start a worker without waiting."""
         return self._launch(f"worker-{queue}", module, queue)
 
     def tell(self, queue: str, table: str, row_id: UUID) -> None:
@@ -142,7 +142,7 @@ class ServiceProcesses:
     def until(
         self, look: Callable[[], Found], process: Forked | None = None, *, seconds: float = BOUND_SECONDS
     ) -> Found:
-        """Wait until what is looked for is there, with a bound, and give it."""
+        """Wait, with a time limit, until a search succeeds, and return the result."""
         found: list[Found] = []
 
         def looked() -> bool:
@@ -162,7 +162,7 @@ class ServiceProcesses:
         return query(self.postgres.url, sql, *parameters)
 
     def connections(self, name: str, *, waiting: bool = False) -> int:
-        """Count the connections of a process by its name in the database, or those that wait for a lock."""
+        """Count a process's database connections by name, or only those that wait for a lock."""
         [[count]] = self.query(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
             " AND (wait_event_type = 'Lock' OR NOT %s)",
@@ -172,13 +172,13 @@ class ServiceProcesses:
         return int(count)
 
     def stop_processes(self) -> None:
-        """Stop web and workers, without waiting for what they are at."""
+        """Stop web and workers without waiting for running work."""
         for process in self._processes:
             process.stop(timeout_seconds=0)
         self._processes.clear()
 
     def restart_servers(self) -> None:
-        """Start what a test stopped; our own connections to it are dead then."""
+        """Restart stopped servers and drop the test's dead connections."""
         self.database.close()
         self._servers.start_stopped()
 
@@ -208,7 +208,7 @@ class Blocker:
 
 
 def kill(process: Process | Forked) -> None:
-    """Kill a process as nobody could prepare for."""
+    """Kill a process without warning."""
     assert process.process_id is not None
     os.kill(process.process_id, signal.SIGKILL)
     assert wait_until(lambda: not process.running, timeout_seconds=BOUND_SECONDS)

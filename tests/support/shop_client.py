@@ -1,4 +1,4 @@
-"""A shop's counter: its parties as clients of the API, and orders made behind the API's back."""
+"""A shop for API tests: buyer and vendor as clients, and orders created directly in the domain."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,7 @@ from tests.support.purchases import (
 
 @dataclass
 class ShopClient:
-    """A shop, its buyer and vendor at their clients, and the database behind it all."""
+    """A shop with clients of buyer and vendor, and the database."""
 
     shop: Shop
     database: Database
@@ -41,7 +41,7 @@ class ShopClient:
 
     @property
     def stranger(self) -> dict[str, str]:
-        """The header of somebody who has nothing to do with it."""
+        """The authorization header of an unrelated user."""
         return self.bearer(self.database.in_transaction(with_buyer, self.shop).buyer.id)
 
     def officer(self, staff_role: str = "orders") -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Stores' profiles over HTTP: shown, changed, and what stands behind them."""
+"""Store profiles over HTTP: reading, changing, and the stored rows."""
 
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,7 @@ OWN = "/api/wallet/bank-account"
 
 
 def wire(moment: datetime) -> str:
-    """Write a time as answers have it."""
+    """Format a time as in responses."""
     return moment.isoformat().replace("+00:00", "Z")
 
 
@@ -33,7 +33,7 @@ def put(
 
 
 def changed(desk: ShopClient, body: dict[str, Any], **how: Any) -> dict[str, Any]:
-    """Change a profile, and give it."""
+    """Change a profile and return the new profile."""
     answer = put(desk, body, **how)
     assert answer.status_code == 200, answer.text
     data: dict[str, Any] = answer.json["data"]

@@ -1,4 +1,4 @@
-"""Many at once: threads that start together, and what became of each."""
+"""Concurrent calls: threads that start together, and the results."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ BOUND_SECONDS = 60
 
 
 def at_once(work: Callable[[Given], Done], given: Sequence[Given]) -> list[Done | Exception]:
-    """Do the same for each of what is given, all starting together, and give what came of each, in order.
+    """Call a function for each item in concurrent threads and return the results in order.
 
     :return: results, and the exceptions of those that raised
     """
@@ -21,7 +21,7 @@ def at_once(work: Callable[[Given], Done], given: Sequence[Given]) -> list[Done 
         barrier.wait(BOUND_SECONDS)
         try:
             return work(item)
-        except Exception as error:  # noqa: BLE001 - handed to the test, which looks at it
+        except Exception as error:  # noqa: BLE001 - returned to the test for inspection
             return error
 
     with ThreadPoolExecutor(len(given)) as pool:
@@ -29,5 +29,5 @@ def at_once(work: Callable[[Given], Done], given: Sequence[Given]) -> list[Done 
 
 
 def unforeseen(results: Sequence[object], *foreseen: type[Exception]) -> list[object]:
-    """Give the exceptions among results that nobody foresaw."""
+    """List the unexpected exceptions among results."""
     return [found for found in results if isinstance(found, Exception) and not isinstance(found, foreseen)]

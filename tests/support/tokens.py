@@ -1,4 +1,4 @@
-"""Tokens: their claims, and a publisher of signing keys over real HTTP, which counts and can misbehave."""
+"""Tokens: claims, and an HTTP server of signing keys that counts requests and can fail."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ from tests.conftest import AUDIENCE, ISSUER
 
 
 def claims_of(user_id: UUID, **changes: Any) -> dict[str, Any]:
-    """Give the claims of a good token, some of them changed; none drops one."""
+    """Return the claims of a valid token with changes. None removes a claim."""
     given = {"iss": ISSUER, "aud": AUDIENCE, "sub": str(user_id), "exp": time.time() + 600} | changes
     return {name: value for name, value in given.items() if value is not None}
 
@@ -27,7 +27,7 @@ def segment(content: bytes) -> str:
 
 
 class KeyServer:
-    """Publishes the public halves of the keys that it signs tokens with."""
+    """A server that signs tokens and publishes the public keys."""
 
     def __init__(self) -> None:
         self.fetches = 0
@@ -50,7 +50,7 @@ class KeyServer:
                 self.wfile.write(content)
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Suppress the log."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
@@ -70,26 +70,26 @@ class KeyServer:
         self.stop()
 
     def stop(self) -> None:
-        """Stop answering; whoever asks is refused the connection."""
+        """Stop the server, so that connections are refused."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
 
     def add_key(self, key_id: str) -> str:
-        """Make a key and publish it."""
+        """Create and publish a key."""
         self.keys[key_id] = ec.generate_private_key(ec.SECP256R1())
         return key_id
 
     def published(self, key_id: str) -> dict[str, Any]:
-        """Give a key as it is published."""
+        """Return a key in published form."""
         found = jwt.algorithms.ECAlgorithm.to_jwk(self.keys[key_id].public_key(), as_dict=True)
         return dict(found) | {"kid": key_id, "use": "sig", "alg": "ES256"}
 
     def document(self) -> bytes:
-        """Give what is published."""
+        """Return the published document."""
         return json.dumps({"keys": [*self.others, *map(self.published, self.keys)]}).encode()
 
     def token(self, user_id: UUID, *, key_id: str, named: str | None = None) -> str:
-        """Sign somebody's token; ``named`` is the key id that it shall name instead."""
+        """Sign a user's token. ``named`` replaces the key id in the header."""
         headers = {"kid": key_id if named is None else named}
         return jwt.encode(claims_of(user_id), self.keys[key_id], algorithm="ES256", headers=headers)

@@ -1,4 +1,4 @@
-"""Payouts on their way for tests: dispatched, sent, and told of by the gateway."""
+"""Payouts in transit for tests: dispatched, sent and reported by the gateway."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,7 +16,7 @@ from tests.support.purchases import NOW
 
 
 def dispatched_batch(session: Session, payees: Sequence[Payee]) -> UUID:
-    """Stage a batch, have two officers approve it and a third one dispatch it."""
+    """Stage a batch, approve the batch by two officers and dispatch by a third officer."""
     batch_id = approved_batch(session, payees)
     dispatch(session, batch_id)
     return batch_id
@@ -29,7 +29,7 @@ def dispatch(session: Session, batch_id: UUID, **values: Any) -> transfer_dispat
 
 
 def transfers_in(session: Session, batch_id: UUID) -> list[dict[str, Any]]:
-    """Give a batch's transfers with their payouts, in the order in which they are sent."""
+    """List a batch's transfers with payouts in sending order."""
     rows = session.execute(
         text(
             """
@@ -44,7 +44,7 @@ def transfers_in(session: Session, batch_id: UUID) -> list[dict[str, Any]]:
 
 
 def statuses_in(session: Session, batch_id: UUID) -> list[tuple[str, str]]:
-    """Give the status of each payout of a batch, and of its transfer."""
+    """List the status of each payout and transfer of a batch."""
     return [(row["payout_status"], row["status"]) for row in transfers_in(session, batch_id)]
 
 
@@ -55,7 +55,7 @@ def batch_status(session: Session, batch_id: UUID) -> str:
 
 
 def word(transfer: dict[str, Any], status: str, **values: Any) -> GatewayTransfer:
-    """Write what the gateway would say of a transfer."""
+    """Build the gateway's report of a transfer."""
     given: dict[str, Any] = {
         "id": str(transfer["id"].int % 10**12),
         "reference": transfer["reference"],

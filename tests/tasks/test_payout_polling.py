@@ -306,7 +306,7 @@ class TestBlockedResend:
         kept, *others = case.transfers
         assert {one["reference"] for one in case.known()} == {one["reference"] for one in others}
         assert (kept["payout_status"], kept["ask_at"]) == ("unknown", kept["sent_at"] + POLL_DELAYS[1])
-        facts = self.ask_for_the_last_time(case)
+        facts = self.poll_for_the_last_time(case)
         assert (facts["knownAtGateway"], facts["keptFromSending"]) == (False, reasons)
 
     def test_payout_is_sent_by_schedule_after_the_obstacle_ends(self, case: Case, payee: Payee) -> None:
@@ -327,7 +327,7 @@ class TestBlockedResend:
         self, case: Case, payee: Payee
     ) -> None:
         self.apply_change(case, payee, change_account_days_ago)
-        self.ask_for_the_last_time(case)
+        self.poll_for_the_last_time(case)
         with case.database.transaction() as session:
             officer = make_officer(session)
             voided = void_payout(

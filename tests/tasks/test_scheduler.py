@@ -275,7 +275,7 @@ class TestFailures:
         task = stage.task("* * * * *")
         one, other = stage.scheduler(), stage.scheduler(by="worker-2")
         stage.start_due(one, FULL_HOUR)
-        run_id = self.claimed_by_one_who_dies(stage, task)
+        run_id = self.start_run_of_killed_worker(stage, task)
         now = FULL_HOUR + minutes(1)
         assert stage.start_due(other, now) == []
 

@@ -414,9 +414,9 @@ class TestWebhooks:
 
     def test_dead_letters_of_same_type_raise_a_single_alert(self, database: Database) -> None:
         subject = "gateway:charge.success"
-        first = self.die(database, "charge.success")
+        first = self.make_dead_letter(database, "charge.success")
         before = self.alert(database, subject)
-        second = self.die(database, "charge.success")
+        second = self.make_dead_letter(database, "charge.success")
         after = self.alert(database, subject)
 
         assert before["id"] == after["id"]
@@ -428,7 +428,7 @@ class TestWebhooks:
         assert "odd" not in str(after)
 
     def test_unreadable_webhook_raises_an_alert(self, database: Database) -> None:
-        inbox_id = self.die(database, None, b"{ada@example.com")
+        inbox_id = self.make_dead_letter(database, None, b"{ada@example.com")
 
         alert = self.alert(database, "gateway:unreadable")
         assert alert["latest_facts"]["inboxId"] == str(inbox_id)
