@@ -71,7 +71,7 @@ class PayeePayout:
 
     @property
     def payee(self) -> Payee:
-        """The payee."""
+        """The recipient of the payout."""
         return Payee(self.user_id, self.vendor_id)
 
 
@@ -156,9 +156,9 @@ def reserve_payouts(
     requested_by_payee: bool = False,
     now: datetime,
 ) -> ReservationResult:
-    """Reserve payouts from the payees' balances, after debts are collected.
+    """Collect the vendors' debts, then reserve payouts from the payees' balances.
 
-    Payees with a pending payout and payees below the minimum are skipped.
+    Locks the balances. Skips payees with a pending payout and payees below the minimum.
 
     :param requests: at most one for each payee
     :param batch_id: the batch that pays; without a batch, the payouts wait for the next batch
@@ -265,8 +265,8 @@ def _collectable_debt(payee: Payee, balances: dict[accounts.Account, int]) -> in
     return min(balances[payee.balance_account], balances[payee.debt_account])
 
 
-# The sum of earlier collections only grows, so the sum identifies a vendor's collection. The oldest debts are paid off
-# first, so the sum and the collected amount determine the debts that a collection pays off.
+# The sum of a vendor's earlier collections grows with each collection, so the sum serves as the source of the next one.
+# The oldest debts are paid off first. The sum and the collected amount therefore determine the debts that are paid off.
 _SELECT_DEBTS_PAID_OFF = Statement(
     text(
         """

@@ -2,7 +2,8 @@
 
 from marketplace.ledger.queries import build_invariants
 
-# The source of a payout's transactions is the payout's id, with a suffix when a failure or reversal is repeated.
+# The source of a payout's transactions is ``payout:<id>``. Repeated returns, and transfers sent after a return, add a
+# number: ``payout:<id>:2``.
 _PAYOUT_TRANSACTION_KINDS = """('payout_staged', 'payout_cancelled', 'payout', 'payout_returned', 'payout_reversed',
     'payout_sent_after_all')"""
 _PAYOUT_SOURCE = "'payout:' || split_part(t.source, ':', 2)"

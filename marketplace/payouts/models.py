@@ -107,7 +107,7 @@ class PayoutApproval(Entity):
 
 
 class PayoutTransferIntent(Timestamped, Entity):
-    """A payout whose amount is reserved from the payee's ledger balance at the creation.
+    """A payout. The amount is reserved from the payee's ledger balance when the payout is created.
 
     A vendor's payout comes from the store's balance. Without ``vendor_id`` the payout comes from the person's wallet.
     A payout without a batch was requested by the payee and joins the next batch.

@@ -84,7 +84,8 @@ HOLD_PAYOUTS_HALTED = (
 
 # Risk flags of a batch's payments, for the officers who approve.
 RISK_ON_HOLD = (
-    "The payee is on hold, so the batch cannot be dispatched: see `holds` for the reason and the end."
+    "The payee is on hold, so the batch cannot be dispatched."
+    " See `holds` for the reason and the end of the hold."
 )
 RISK_ACCOUNT_CHANGED_SINCE_STAGING = "The payee has changed the bank account since the batch was staged."
 RISK_ACCOUNT_CHANGED = "The payee added the bank account less than 30 days ago."
@@ -103,11 +104,12 @@ WITHDRAWAL_TOO_LARGE = "You can withdraw at most {available}."
 UNAVAILABLE_IN_ESCROW = "{amount} is in escrow until the buyers have received their orders."
 UNAVAILABLE_FROZEN = "{amount} is frozen by disputes."
 UNAVAILABLE_PENDING = "{amount} is in a payout that has not been sent yet."
-UNAVAILABLE_OWED = "{amount} is owed to us and deducted first."
+UNAVAILABLE_OWED = "You owe us {amount}, which we deduct first."
 PENDING_PAYOUT_EXISTS = (
-    "You already have a payout that has not been sent. Wait until the payout is sent, or cancel it first."
+    "You already have a payout that has not been sent."
+    " Wait until it is sent, or cancel it if it is not in a batch yet."
 )
-PAYOUT_NOT_CANCELLABLE = "The payout is {status}, so you can no longer cancel it."
+PAYOUT_NOT_CANCELLABLE = "The payout has the status `{status}`, so you can no longer cancel it."
 PAYOUT_IN_BATCH_NOT_CANCELLABLE = "The payout is already in a batch, so you can no longer cancel it."
 PAYOUT_NOT_FOUND = "Payout not found."
 STATEMENT_TOO_LONG = "The period has more than {limit} entries. Choose a shorter period."
@@ -119,10 +121,12 @@ STATEMENT_TOO_LONG_EXCEPT_CSV = (
 BATCH_NOT_FOUND = "Payout batch not found."
 BATCH_EMPTY = "The batch has no payments to send. Reject the batch instead."
 BATCH_CHANGED = "The batch has changed since you read it. Review the batch again before you approve it."
-BATCH_ALREADY_APPROVED = "You have already approved this batch. Another officer must give the next approval."
+BATCH_ALREADY_APPROVED = (
+    "You have already approved or staged this batch. Another officer must give the next approval."
+)
 BATCH_CHANGED_SINCE_APPROVAL = (
     "The batch has changed since its approval, so it is staged again."
-    " Two officers must approve the current payments, or exclude payments, before you dispatch the batch."
+    " Review the payments, exclude any that must not be paid, and have two officers approve the batch again."
 )
 NOTHING_TO_STAGE = (
     "No payee can be paid now: balances are below the minimum, already in a payout, or on hold."
@@ -139,11 +143,12 @@ PAYEES_ON_HOLD_UNTIL = (
 
 # Problems of transfers, for officers.
 PAYOUT_NOT_DISPATCHED = (
-    "The batch of the payout has not been dispatched. Reject the batch, or exclude the payout from it."
+    "The payout has not been dispatched, so you cannot void it."
+    " Reject its batch, or exclude the payout from the batch."
 )
 PAYOUT_MAY_BE_IN_FLIGHT = (
-    "The payout is {status} and may have been sent. Poll the gateway first; you can void the payout if the gateway"
-    " still does not know it after five days."
+    "The payout has the status `{status}` and may have been sent. Poll the gateway with `POST /api/payouts/:id/ask`,"
+    " and void the payout only if the gateway still does not know it after five days of polls."
 )
 
 # Titles of alerts. The kinds of alerts give the meaning and the first step.
@@ -158,7 +163,7 @@ ALERT_PAYOUT_EXCEPTION_TITLE = "A transfer failed or was reversed"
 ALERT_TRANSFER_UNKNOWN_TITLE = "The gateway made a transfer that this service did not request"
 ALERT_TRANSFER_UNKNOWN_FAILED_TITLE = "A transfer that this service did not request failed or was reversed"
 # Notes of alerts that the service resolves.
-RESOLVED_PAYOUT_FINAL = "The payout is {status}."
+RESOLVED_PAYOUT_FINAL = "The payout has the final status {status}."
 RESOLVED_NOTHING_TO_SEND = "The batch has no payouts left to send."
 RESOLVED_PAYOUTS_ACCEPTED = "The gateway accepted payouts of the batch."
 RESOLVED_BATCH_FINAL = "All payouts of the batch have a final status."

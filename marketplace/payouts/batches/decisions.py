@@ -177,7 +177,7 @@ def approve_batch(
     :return: the batch's status: ``approved``, or ``staged`` while another officer is needed
     :raises NotFoundError: the batch does not exist
     :raises ConflictOfInterestError: the batch pays the officer
-    :raises DuplicateApprovalError: the officer has already approved the batch
+    :raises DuplicateApprovalError: the officer has already approved or staged these payments
     :raises ConflictError: the batch is not staged, has no payments, or differs from the expected fingerprint
     """
     batch = lock_batch(session, batch_id=batch_id, officer_id=act.person_id)
@@ -223,7 +223,7 @@ def approve_batch(
     return batch.status
 
 
-# Approvals of officers without the role or with a suspended account do not count. Staging is an approval.
+# Approvals of officers who lost the permission, or whose account is not active, do not count. Staging is an approval.
 _SELECT_APPROVERS = Statement(
     text(
         """

@@ -204,7 +204,7 @@ def show_batch_detail(
     :raises NotFoundError: the batch does not exist
     """
     batch = show_batch(session, batch_id=batch_id)
-    # Cancelled payments can at most double the number of payments.
+    # A batch has at most `PAYEES_LIMIT` payments, including cancelled payments, so this limit omits none.
     rows = _SELECT_PAYMENTS.all(session, batch_id=batch_id, history=_HISTORY_LENGTH, limit=2 * PAYEES_LIMIT)
     is_undisbursed = batch.status in FILTERS[UNDISBURSED]
     holds = find_payout_holds(session, payouts=rows, now=now) if is_undisbursed else {}

@@ -26,7 +26,7 @@ from marketplace.platform import features
 from marketplace.platform.halts import are_payouts_halted
 from marketplace.platform.queries import fetch_platform_settings
 
-# Officers can review a batch of this size, and a request can stage the batch in time.
+# Small enough for officers to review, and for a request to stage before the timeout.
 PAYEES_LIMIT = 10_000
 SKIPPED_SHOWN_LIMIT = 100
 
@@ -42,7 +42,7 @@ class NothingToStageError(ConflictError):
 
 @dataclass(frozen=True)
 class SkippedPayee:
-    """A vendor without a payment, with the reason and the end of the reason if known."""
+    """A vendor without a payment in the batch, with the reason and, if known, the time when the reason ends."""
 
     vendor_id: UUID
     reason: str
@@ -81,7 +81,7 @@ class StagingResult:
         )
 
 
-# Vendors with enough balance for another payout besides the requested payout.
+# Vendors whose balance still reaches the minimum payout after their requested payout was reserved.
 _SELECT_VENDORS_WITH_REMAINDER = Statement(
     text(
         """
@@ -99,8 +99,8 @@ def stage_batch(session: Session, *, act: Act, vendor_ids: Sequence[UUID] | None
     """Stage a batch of payable balances, and reserve each payment from the payee's balance.
 
     Vendors receive the balance minus debts, if at least the minimum payout is left. Requested payouts join the batch.
-    Payees on hold are skipped (see ``holds``). The officer's own payouts are excluded, since staging is the first
-    approval.
+    Payees on hold are skipped (see ``holds``). Staging counts as the first approval, so the officer's own payouts are
+    left out.
 
     :param vendor_ids: only these vendors are paid; all by default
     :raises ValidationError: a vendor does not exist
@@ -134,7 +134,7 @@ def stage_batch(session: Session, *, act: Act, vendor_ids: Sequence[UUID] | None
         for payee, reason in result.skipped.items()
         if payee.vendor_id is not None
     ]
-    # The rest of the balance has to wait for the requested payout.
+    # A payee has one pending payout at a time, so the rest of the balance waits for a later batch.
     vendors_with_remainder = _SELECT_VENDORS_WITH_REMAINDER.scalars(
         session, vendor_ids=joined_vendor_ids, minimum_minor=max(minimum, 1), limit=SKIPPED_SHOWN_LIMIT
     )
@@ -168,9 +168,9 @@ def stage_batch(session: Session, *, act: Act, vendor_ids: Sequence[UUID] | None
 
 
 def stage_manually(session: Session, *, act: Act, vendor_ids: Sequence[UUID] | None = None) -> StagingResult:
-    """Stage a batch for an officer, like ``stage_batch``. A halt of payouts prevents only the dispatch.
+    """Stage a batch for an officer, like ``stage_batch``. Staging is possible while payouts are halted.
 
-    :raises NothingToStageError: no payee can be paid; the transaction is rolled back
+    :raises NothingToStageError: no payee can be paid; the caller's transaction rolls back
     """
     result = stage_batch(session, act=act, vendor_ids=vendor_ids)
     result.require_batch()

@@ -78,7 +78,7 @@ class WalletBalance(PayeeBalance):
 
 
 def minimum_payout(session: Session) -> int:
-    """Return the minimum amount of a payout in kobo, a setting of the officers."""
+    """Return the minimum amount of a payout in kobo, from the platform settings."""
     return int(fetch_platform_settings(session)["minimum_payout_minor"])
 
 
@@ -144,7 +144,7 @@ def sum_payouts_in_transit(
 
 @dataclass(frozen=True)
 class WalletMovement:
-    """A wallet's movement by transaction and order, in kobo. ``rewards`` marks movements paid by rewards."""
+    """A wallet's movement by transaction and order, in kobo. ``rewards`` marks granted and revoked rewards."""
 
     kind: str
     order_id: UUID | None

@@ -41,14 +41,14 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Hold:
-    """A reason of ``ALL_HOLD_REASONS`` that blocks payouts. Without ``until`` the hold has no end date."""
+    """A reason that blocks payouts. Without ``until`` the hold has no end date."""
 
     reason: str
     until: datetime | None = None
 
     @property
     def detail(self) -> str:
-        """The text for the payee: the reason and the next step."""
+        """The text for the payee, for a reason of ``ALL_HOLD_REASONS``: the reason and the next step."""
         return _REMEDIES[self.reason]
 
 
@@ -76,7 +76,7 @@ def find_vendor_holds(
 ) -> dict[UUID, tuple[Hold, ...]]:
     """Find the holds of stores' payouts in one query, apart from a halt of all payouts.
 
-    :return: the holds by id of each existing store; an empty tuple for a store that may be paid
+    :return: the holds by store id, for existing stores; an empty tuple allows payouts
     """
     return {
         row["id"]: _derive_holds(row, now=now) for row in _SELECT_VENDORS.all(session, ids=list(vendor_ids))
@@ -97,7 +97,7 @@ def find_wallet_holds(
 ) -> dict[UUID, tuple[Hold, ...]]:
     """Find the holds of payouts from wallets in one query, apart from a halt of all payouts.
 
-    :return: the holds by id of each existing person; an empty tuple for a person that may be paid
+    :return: the holds by user id, for existing users; an empty tuple allows payouts
     """
     return {row["id"]: _derive_holds(row, now=now) for row in _SELECT_USERS.all(session, ids=list(user_ids))}
 

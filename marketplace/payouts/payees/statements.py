@@ -103,7 +103,7 @@ class VendorStatement:
 
 
 def resolve_period(starts: datetime | None, ends: datetime | None, *, now: datetime) -> StatementPeriod:
-    """Resolve the period of a statement, by default the UTC month of the end.
+    """Resolve the period of a statement. By default the period starts with the UTC month of its end.
 
     :param ends: exclusive; now by default and at the latest
     :raises ValidationError: the start is not before the end, or the period is longer than 366 days

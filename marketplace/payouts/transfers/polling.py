@@ -2,7 +2,7 @@
 
 A transfer is polled five minutes after the start of the call, after an hour, and then daily for five days. A transfer
 unknown to the gateway was never sent, so it is resubmitted under the same reference. The gateway merges calls with the
-same reference, in case the first call still arrives. Payouts that may no longer be sent stay unknown and are polled.
+same reference, in case the first call still arrives. Payouts that may not be sent now are polled, but not resubmitted.
 """
 
 from dataclasses import dataclass
@@ -142,12 +142,12 @@ def restart_polling(session: Session, *, payout_id: UUID, now: datetime) -> Payo
     _, reference = apply_status.find_reference(session, payout_id=payout_id)
     payout = None if reference is None else apply_status.lock_payout(session, reference=reference)
     if payout is None or payout.sent_at is None:
-        raise PayoutNotSentError("The payout has not been sent, so the gateway has no status for it.")
+        raise PayoutNotSentError("The payout has not been sent, so you cannot poll the gateway for it yet.")
     _update_transfer(session, payout, attempts=0, ask_at=now, updated_at=now)
     return payout
 
 
-# These batches have no queued submission: the event failed for good, or payouts were halted at the time.
+# These batches have no queued submission: the event failed for good, or a halt or holds blocked all remaining payouts.
 _LOCK_UNQUEUED_BATCHES = Statement(
     text(
         """

@@ -58,7 +58,9 @@ class BulkTransferResult:
 
     :ivar sent: accepted transfers as reported by the gateway
     :ivar rejected: permanently refused transfers with the HTTP status; none if the bank account does not exist
-    :ivar rejected_all_status: the HTTP status if the gateway refused all transfers for a reason of the gateway
+    :ivar rejected_all_status: the HTTP status if the gateway refused every transfer, so no single payout is the cause
+    :ivar funds_short: whether the gateway refused the call because its balance is too low
+    :ivar key_refusal_status: the HTTP status if the gateway refused the secret key
     :ivar unconfirmed: transfers without a response, possibly sent
     :ivar unsent: transfers that were certainly not sent and may be retried
     :ivar recipients: new recipient codes by bank account id

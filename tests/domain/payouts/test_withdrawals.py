@@ -121,7 +121,7 @@ class TestWithdrawal:
         payee = make_payee(session, owed_minor=300_000)
         owes(session, payee, 120_000)
         with pytest.raises(
-            InsufficientBalanceError, match=r"at most NGN 1,800\.00\. NGN 1,200\.00 is owed to us"
+            InsufficientBalanceError, match=r"at most NGN 1,800\.00\. You owe us NGN 1,200\.00, which"
         ) as refused:
             withdraw(session, payee, 180_001)
         [fault] = refused.value.invalid_params
@@ -157,7 +157,7 @@ class TestWithdrawal:
             "You can withdraw at most NGN 0.00."
             f" {format_naira(SHARE)} is in escrow until the buyers have received their orders."
             f" {format_naira(SHARE)} is in a payout that has not been sent yet."
-            " NGN 200.00 is owed to us and deducted first."
+            " You owe us NGN 200.00, which we deduct first."
         )
 
     def test_amount_frozen_by_disputes_cannot_be_withdrawn(self, session: Session) -> None:
