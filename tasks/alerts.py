@@ -1,6 +1,6 @@
 """Tasks of alerts: send a message about an alert to each channel.
 
-A slow channel blocks a single thread of a worker at most. Other messages of that channel are postponed immediately.
+A slow channel blocks at most one thread of a worker. Other messages of that channel are postponed immediately.
 """
 
 from datetime import datetime

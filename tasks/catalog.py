@@ -43,7 +43,7 @@ def handle_promotion_boundary(session: Session, payload: dict[str, Any], now: da
     "hold-overdue-listings",
     queue=queues.NOTIFICATIONS,
     schedule="*/5 * * * *",
-    purpose="Holds listings for staff review after half an hour without screening",
+    purpose="Hold listings for staff review after half an hour without screening",
 )
 def hold_overdue_listings(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
     """Hold listings with an overdue screening for staff."""
@@ -54,7 +54,7 @@ def hold_overdue_listings(services: Services, _sweeper: QueueSweeper, now: datet
     "sweep-images",
     queue=queues.AI_MODERATION,
     schedule="47 * * * *",
-    purpose="Deletes images that have been unused for 24 hours",
+    purpose="Delete images that have been unused for 24 hours",
 )
 def delete_unused_images(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
     """Delete unused images."""
@@ -71,10 +71,10 @@ def delete_unused_images(services: Services, _sweeper: QueueSweeper, now: dateti
     "refresh-search-terms",
     queue=queues.AI_MODERATION,
     schedule="*/15 * * * *",
-    purpose="Refreshes word counts and popularity in the search index",
+    purpose="Refresh word counts and popularity in the search index",
 )
 def refresh_search_terms(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
-    """Refresh the search index."""
+    """Refresh word counts and popularity in the search index."""
     return services.database.in_transaction(index_maintenance.refresh_search_index, now=now)
 
 
@@ -82,10 +82,10 @@ def refresh_search_terms(services: Services, _sweeper: QueueSweeper, now: dateti
     "flush-statistics",
     queue=queues.NOTIFICATIONS,
     schedule="* * * * *",
-    purpose="Adds up views, cart adds and shares, and updates the trending scores",
+    purpose="Add up views, cart adds and shares, and update the trending scores",
 )
 def flush_statistics(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
-    """Move counts from the cache to the database."""
+    """Move counts from the cache to the database, and update the trending scores."""
     return counters.flush_counts(services.database, services.cache, now=now)
 
 
@@ -93,7 +93,7 @@ def flush_statistics(services: Services, _sweeper: QueueSweeper, now: datetime) 
     "purge-statistics",
     queue=queues.NOTIFICATIONS,
     schedule="47 * * * *",
-    purpose="Deletes hourly counts after 90 days",
+    purpose="Delete hourly counts after 90 days",
 )
 def purge_statistics(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
     """Delete old hourly counts."""

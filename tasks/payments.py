@@ -79,10 +79,10 @@ def expire_checkouts(services: Services, _sweeper: QueueSweeper, now: datetime) 
     "requery-refunds",
     queue=queues.ESCROW_RECONCILIATION,
     schedule="*/15 * * * *",
-    purpose="Poll the gateway for refunds without a report for an hour",
+    purpose="Poll the gateway for refunds that have had no report for an hour",
 )
 def poll_refunds(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
-    """Poll the gateway for refunds without a final status."""
+    """Poll the gateway for refunds without a recent report, and resume refunds that were not sent."""
     return gateway_reports.poll_refunds(services.database, services.gateway, now=now)
 
 

@@ -50,7 +50,7 @@ def poll_transfer(services: Services, payload: dict[str, Any], _now: datetime) -
     "requery-transfers",
     queue=queues.ESCROW_RECONCILIATION,
     schedule="* * * * *",
-    purpose="Polls the gateway for payouts without a final status, and resumes dispatched batches",
+    purpose="Poll the gateway for payouts without a final status, and resume dispatched batches",
 )
 def poll_transfers(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
     """Poll the gateway for transfers without a final status, and resume dispatched batches."""
@@ -61,7 +61,7 @@ def poll_transfers(services: Services, _sweeper: QueueSweeper, now: datetime) ->
     "stage-payouts",
     queue=queues.ESCROW_RECONCILIATION,
     schedule="0 6 * * *",
-    purpose="Stages payable balances and requested payouts into a batch for approval by two officers",
+    purpose="Stage payable balances and requested payouts into a batch for approval by two officers",
 )
 def stage_payouts(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
     """Stage due payouts and withdrawal requests into a batch."""
@@ -72,7 +72,7 @@ def stage_payouts(services: Services, _sweeper: QueueSweeper, now: datetime) -> 
     "flag-stalled-intents",
     queue=queues.ESCROW_RECONCILIATION,
     schedule="*/5 * * * *",
-    purpose="Raises alerts about payments without an outcome for hours, and about payouts in transit for 48 hours",
+    purpose="Raise alerts about payments overdue for two hours, and about payouts in transit for 48 hours",
 )
 def flag_stalled_intents(services: Services, _sweeper: QueueSweeper, now: datetime) -> StalledCounts:
     """Raise alerts about stalled payments and payouts."""

@@ -58,7 +58,7 @@ class HeartbeatMonitor:
         self._seen: dict[str, tuple[tuple[UUID, int], float]] = {}
 
     def is_stalled(self, state: PeriodicTaskState) -> bool:
-        """Return whether a run has had no heartbeat for so long that the worker must be lost."""
+        """Return whether a run has had no heartbeat for 15 seconds, so that the worker counts as lost."""
         if state.run_id is None:
             self._seen.pop(state.name, None)
             return False
@@ -129,7 +129,7 @@ class TaskRunner:
                 _log.warning("running periodic task was marked as lost", task=task.name)
 
     def mark_interrupted(self) -> None:
-        """Record that the process stops during current runs, whose tasks run again at the next tick.
+        """Mark the current runs as interrupted, because the process stops. The tasks run again at the next tick.
 
         If the database is unavailable, another worker later marks the runs as lost, with the same effect.
         """
