@@ -48,12 +48,12 @@ class Classification:
 def classify(row: Difference, *, now: datetime) -> Classification | None:
     """Classify an item that differs between the gateway and the ledger.
 
-    An item that both sides know counts as in transit within a tolerance: events may be late.
-    An item that only one side knows is a problem immediately.
+    An item of this service may count as in transit for a while, because events and lists may be late.
+    A charge, transfer or movement that this service does not know is a problem immediately.
 
     :param row: a row of ``matching.iterate_difference_pages``
     :param now: the time of the run
-    :return: None if the item is in transit, or was while the gateway was read
+    :return: None if the item is in transit, or if the ledger caught up while the gateway was read
     """
     if row.difference_minor and row.here_now_minor == row.there_minor:
         return None
@@ -85,7 +85,7 @@ def _classify_refund(row: Difference, now: datetime) -> Classification | None:
 def _classify_payout(row: Difference, now: datetime) -> Classification | None:
     if row.intent_id is None:
         return Classification(MISSING_AT_GATEWAY, "look_up_booking")
-    # Neither the lists nor a look-up have the transfer: any movement for the transfer was reversed.
+    # Neither the lists nor a look-up contain the transfer. The movements of the transfer, if any, cancel out.
     if row.difference_minor and row.here_status == "success" and row.there_status is None:
         return Classification(MISSING_AT_GATEWAY, "look_up_payout")
     return _classify_own_item(

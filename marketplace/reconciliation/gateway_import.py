@@ -32,7 +32,7 @@ LEASE_DURATION = timedelta(minutes=5)
 
 
 def delete_run_data(session: Session, *, run_id: UUID) -> None:
-    """Delete the data of an interrupted run, so that the run can start over."""
+    """Delete the data of an interrupted or failed run, before the run or a later run starts over."""
     delete_comparison(session)
     session.execute(delete(GatewayMovement).where(GatewayMovement.read_by.is_not(None)))
     session.execute(delete(ReconciliationException).where(ReconciliationException.run_id == run_id))
@@ -234,7 +234,7 @@ class GatewayImporter:
                 listed_minor = sum_movements(session)
             if held_minor == listed_minor or not imported:
                 return held_minor, total
-        # The balance changes all the time. The imported movements are at least a consistent state.
+        # The balance changed during each attempt. The sum of the imported movements is at least consistent.
         return listed_minor, total
 
     def _import_new_movements(self) -> int:

@@ -8,7 +8,7 @@ An item is a cause of movements at the gateway. Both sides use the same names:
 - ``movement:<id>`` for any other movement
 
 A refund of an unknown charge counts under the charge. The ledger is compared as of a time before the gateway is read.
-The gateway moved everything in the ledger before that time, so the ledger is never ahead in normal operation.
+Each posting up to that time already has its movement at the gateway. In normal operation the ledger is never ahead.
 """
 
 from collections.abc import Iterator
@@ -191,7 +191,7 @@ def record_differences(
 
     :param since: start of the window for items that differ in state only
     :param until: end of that window
-    :param as_of: the compared time of the ledger, before the gateway was read
+    :param as_of: the time as of which the ledger is compared, before the gateway was read
     :return: the sum of the differences in kobo
     """
     _RAISE_STATEMENT_TIMEOUT.run(session)

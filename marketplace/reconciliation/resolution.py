@@ -1,8 +1,9 @@
 """Resolve the differences that a reconciliation found: poll the gateway, or post the difference.
 
-Accepting a difference makes the ledger agree with the gateway and resolves the alert. A missing amount is customers'
-money until the company replaces it, so the company's own funds must cover the amount. A surplus may be customers' money
-too. A difference above the limit needs a second officer in either direction.
+Accepting a difference makes the ledger agree with the gateway. The next reconciliation then resolves the alert.
+
+A missing amount is customers' money until the company replaces the amount, so the company's own funds must cover it. A
+surplus may be customers' money too. In either direction, a difference above the limit needs a second officer.
 """
 
 from collections.abc import Mapping

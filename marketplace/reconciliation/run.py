@@ -99,7 +99,7 @@ def start_reconciliation(
 ) -> UUID:
     """Insert a running reconciliation, which the caller or a worker must perform after the commit.
 
-    Starting also marks a run as failed that no worker has continued for ten minutes.
+    An earlier run is marked as failed if no worker has continued it for ten minutes.
 
     :param started_by: ``officer``, ``schedule`` or ``operator``; a run of an officer is enqueued for a worker
     :param since: start of the window for the gateway's lists; None for the end of the last matched run
@@ -312,7 +312,7 @@ class _Run:
         since = starts - _WINDOW_MARGIN
         # The lists of transfers and refunds start at the oldest item without a final status, at most 60 days ago.
         open_since = min(since, max(oldest_open_at or since, importer.now - timedelta(days=60)))
-        # Past the clock's time: movements that arrive during the import must be listed too, to be attributed.
+        # The end lies in the future, because the lists must include movements that arrive during the import.
         until = max(importer.now, importer.clock()) + _WINDOW_MARGIN
         figures.charges = importer.import_records("charge", since=since, until=until)
         figures.transfers = importer.import_records("transfer", since=open_since, until=until)

@@ -3,7 +3,8 @@
 # Shown with each difference: the meaning first, then the next step.
 SUGGESTION_APPLY_CHARGE = (
     "The buyer paid, but the ledger does not have the charge. Resolve with `ask`: a worker fetches the charge from"
-    " the gateway and applies it. Then run `marketplace webhooks list` to find out why its event was not applied."
+    " the gateway and applies it. Then look for its event in `GET /api/admin/webhooks` to find out why the event was"
+    " not applied."
 )
 SUGGESTION_LOOK_UP_CHARGE = (
     "The reference of this charge matches no payment in this service. Look up the charge in the gateway's dashboard."
@@ -33,8 +34,9 @@ SUGGESTION_LOOK_UP_SETTLEMENT = (
     " with the bank statement. A later run posts the settlement once the gateway reports it as successful."
 )
 SUGGESTION_LOOK_UP_BOOKING = (
-    "The ledger has a posting without a matching movement at the gateway. Run `marketplace ledger verify` and find"
-    " out who posted it. Once the cause is clear, resolve with `own_funds`, which posts a correcting transaction."
+    "The ledger has a posting without a matching movement at the gateway. Have an operator run"
+    " `marketplace ledger verify`, and find out what caused the posting. Once the cause is clear, resolve with"
+    " `own_funds`, which posts a correcting transaction."
 )
 SUGGESTION_LOOK_UP_BALANCE = (
     "The gateway's balance does not equal the sum of its own movements. Ask the gateway's support for the missing"
@@ -79,7 +81,10 @@ PAYOUT_AMOUNT_DIFFERS = (
 
 RUN_JUST_FINISHED = "Another reconciliation finished just now. Start yours again."
 RUN_IN_PROGRESS = "Reconciliation {run_id} is running. Wait for its result."
-RUN_STUCK = "Reconciliation {run_id} has been running since {started_at}. Check the workers and their logs."
+RUN_STUCK = (
+    "Reconciliation {run_id} has been running since {started_at}."
+    " Have an operator check the workers and their logs."
+)
 RUN_FAILED_WORKER_LOST = "The worker of this run was lost."
 RUN_FAILED_UNEXPECTEDLY = "Unexpected error: {error_type}."
 
