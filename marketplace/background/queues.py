@@ -101,7 +101,7 @@ def fetch_complete_queue_report(
     report = fetch_queue_report(session, cache, now=now)
     if report.workers is None:
         raise ServiceUnavailableError(
-            "The queue server cannot be reached, so the state of the workers is unknown.",
+            "The queue server cannot be reached, so the state of the workers is unknown; try again later.",
             retry_after_seconds=5,
         )
     return report.queues, report.workers

@@ -165,7 +165,7 @@ def start_due_run(
 
     Missed ticks are not repeated: the next run is the first tick after now.
 
-    :param state: the state of the task at the last look; the update fails if the row has changed since
+    :param state: the state of the task as last read; the run does not start if the row has changed since
     :return: the run's id; None if another worker started the run or an operator changed the task
     """
     return session.scalar(
@@ -231,7 +231,7 @@ def record_heartbeats(session: Session, *, run_ids: Collection[UUID]) -> set[UUI
 def mark_run_lost(session: Session, *, state: PeriodicTaskState, now: datetime) -> bool:
     """Mark a run as interrupted after the worker was lost. The task runs again at the next tick.
 
-    :param state: the state of the task at the last look; a run with later heartbeats is not lost
+    :param state: the state of the task as last read; a run with later heartbeats is not lost
     :return: whether the run was marked
     """
     failures = session.scalar(

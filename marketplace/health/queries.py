@@ -58,7 +58,7 @@ def _is_cache_available(cache: Cache) -> bool:
 def fetch_service_status(database: Database, cache: Cache, *, now: datetime) -> dict[str, Any]:
     """Fetch the maintenance state, the enabled features and the status of each component.
 
-    Works without the database too.
+    Without the database, the components that need the database are reported as ``down``.
     """
     components: dict[str, ComponentStatus] = dict.fromkeys(COMPONENTS, OPERATIONAL)
     if not _is_cache_available(cache):

@@ -86,7 +86,10 @@ def vendor_payable(vendor_id: UUID) -> Account:
 
 
 def vendor_receivable(vendor_id: UUID) -> Account:
-    """Return the account of a vendor's debt, which arises from refunds after release."""
+    """Return the account of a vendor's debt.
+
+    A debt arises from a refund or chargeback after the release, or from a payout sent after its return.
+    """
     return Account("vendor_receivable", vendor_id)
 
 

@@ -165,7 +165,8 @@ def post_gateway_movement(
     )
 
 
-# The same for many transactions. If one already exists, no balance changes and no entry is inserted.
+# Like `_INSERT_TRANSACTION`, for many transactions. If any transaction already exists, no balance changes and no entry
+# is inserted.
 _INSERT_TRANSACTIONS = Statement(
     text(
         """

@@ -31,7 +31,7 @@ _SAMPLE_PRICE_MINOR = 1_000_000
 
 
 def _format_timestamp(at: datetime | None) -> str | None:
-    """Format a time as in API responses, without a fraction of zero."""
+    """Format a time as in API responses, but omit a zero fraction of a second."""
     return None if at is None else iso(at).replace(".000000Z", "Z")
 
 

@@ -28,7 +28,7 @@ class RetryableEventError(Exception):
 class Event:
     """A parsed event. ``data`` is empty for an event without data.
 
-    ``dedupe_id`` of a gateway event is ``<type>:<data.id>``. Without an id, a reference or a digest takes its place.
+    ``dedupe_id`` of a gateway event is ``<type>:<data.id>``. Without an id, a reference or a digest replaces the id.
     """
 
     type: str

@@ -23,7 +23,7 @@ from marketplace.webhooks.models import InboxEvent, ProcessedWebhookEvent
 
 _log = structlog.get_logger(__name__)
 
-# The first attempt and five retries.
+# The delays before the five retries.
 RETRY_DELAYS_SECONDS = (1, 5, 25, 125, 600)
 GATEWAY, MESSAGING = "gateway", "messaging"
 _PARSERS: dict[str, Callable[[bytes], Event]] = {

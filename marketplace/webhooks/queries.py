@@ -208,9 +208,9 @@ def list_events_for_staff(
 def list_dead_events(
     session: Session, *, filters: WebhookEventFilters, limit: int
 ) -> tuple[list[WebhookEvent], int]:
-    """List dead deliveries in replay order: the earliest last attempt first.
+    """List dead deliveries in replay order: first the deliveries that were not replayed since they died.
 
-    Deliveries without a replay since death come before all others.
+    Within each group, the delivery with the earliest last attempt comes first.
 
     :param filters: the state filter is ignored
     :return: the deliveries, and the total number of matches
