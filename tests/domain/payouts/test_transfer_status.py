@@ -321,7 +321,7 @@ def test_debt_of_a_cash_out_sent_after_all_is_collected_from_the_wallet(session:
     assert "for money that you had received twice. You do not owe us anything more." in news["body"]
     assert "refund" not in news["title"] + news["body"]
     entry = row_of(session, "ledger_transactions", source=news["cause"])
-    assert entry["description"] == "What had reached the buyer twice, given back by the wallet"
+    assert entry["description"] == "Debt deducted from the wallet"
     assert_books_are_whole(session)
 
 
