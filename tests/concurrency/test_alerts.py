@@ -6,7 +6,7 @@ from marketplace.alerts.operations import raise_alert, resolve_alert
 from marketplace.infra.db import Database
 from tests.support.alerts import alerts_about, messages_of, some_subject
 from tests.support.purchases import NOW
-from tests.support.threads import at_once, unforeseen
+from tests.support.threads import at_once, unexpected_errors
 
 RAISERS = 8
 
@@ -27,7 +27,7 @@ def test_concurrent_raises_of_same_alert_are_a_single_alert(database: Database) 
 
     results = at_once(lambda number: raised(database, subject, number), range(RAISERS))
 
-    assert unforeseen(results) == []
+    assert unexpected_errors(results) == []
     with database.reading() as session:
         [row] = alerts_about(session, subject)
         messages = messages_of(session, row["id"])
@@ -49,7 +49,7 @@ def test_alert_raised_during_resolution_is_counted_or_reopened(database: Databas
                 resolve_alert, identifier="WEBHOOK_DEAD", subject=subject, note="Over.", now=NOW
             )
 
-        assert unforeseen(at_once(act, range(RAISERS))) == []
+        assert unexpected_errors(at_once(act, range(RAISERS))) == []
 
         with database.reading() as session:
             rows = alerts_about(session, subject)

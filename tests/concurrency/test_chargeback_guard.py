@@ -14,25 +14,25 @@ from marketplace.payments.refunds.gateway_refund import PendingGatewayRefund, Re
 from tests.support.depth import case_count
 from tests.support.finance import (
     TOTAL,
+    buyer_debt_of,
     cancelled_order,
     charge_of,
     dispute_charge,
     make_officer,
-    mend_refund,
-    owed_by,
+    recover_refund,
     refunds_of,
-    say,
+    report_refund_status,
 )
 from tests.support.purchases import (
     NOW,
     Shop,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     make_shop,
     row_of,
     wallet_of,
     with_buyer,
 )
-from tests.support.threads import at_once, unforeseen
+from tests.support.threads import at_once, unexpected_errors
 
 ROUNDS = case_count(3, deep=30)
 LOST = "merchant-accepted"
@@ -62,14 +62,14 @@ class Case:
     def claim(self) -> PendingGatewayRefund | None:
         return self.database.in_transaction(gateway_refund.lease_refund, refund_id=self.refund_id, now=NOW)
 
-    def say(self, word: str) -> str:
-        return self.database.in_transaction(say, self.refund_id, word)
+    def report_refund_status(self, word: str) -> str:
+        return self.database.in_transaction(report_refund_status, self.refund_id, word)
 
     def dispute(self, resolution: str | None = None) -> UUID:
         return self.database.in_transaction(dispute_charge, self.charge_id, resolution, refund_amount=TOTAL)
 
     def resolve_failed_refund(self, officer: Caller, trigger: str) -> object:
-        return self.database.in_transaction(mend_refund, self.refund_id, officer, trigger)
+        return self.database.in_transaction(recover_refund, self.refund_id, officer, trigger)
 
     def collect(self) -> bool:
         return self.database.in_transaction(offset_against_wallet, buyer_id=self.shop.buyer.id, now=NOW)
@@ -83,8 +83,8 @@ class Case:
     def fetch_wallet_and_debt(self) -> tuple[int, int]:
         """Return the buyer's wallet balance and debt."""
         with self.database.reading() as session:
-            assert_books_are_whole(session)
-            return wallet_of(session, self.shop.buyer.id), owed_by(session, self.shop.buyer.id)
+            assert_ledger_is_consistent(session)
+            return wallet_of(session, self.shop.buyer.id), buyer_debt_of(session, self.shop.buyer.id)
 
 
 def test_refund_is_requested_before_the_chargeback_or_not_at_all(database: Database, shop: Shop) -> None:
@@ -93,7 +93,7 @@ def test_refund_is_requested_before_the_chargeback_or_not_at_all(database: Datab
 
         results = at_once(lambda act: act(), [case.claim, case.dispute, case.claim, case.claim])
 
-        assert unforeseen(results, RefundInProgressError) == []
+        assert unexpected_errors(results, RefundInProgressError) == []
         claimed = [result for result in results if isinstance(result, PendingGatewayRefund)]
         assert len(claimed) <= 1
         assert not any(found.has_chargeback for found in claimed)
@@ -111,7 +111,7 @@ def test_lost_chargeback_during_refund_dispatch_pays_the_buyer_once(database: Da
 
         results = at_once(lambda act: act(), [case.claim, lose, case.claim])
 
-        assert unforeseen(results, RefundInProgressError) == []
+        assert unexpected_errors(results, RefundInProgressError) == []
         if any(isinstance(result, PendingGatewayRefund) for result in results):
             # The refund was in transit when the bank took the money, so the buyer was paid twice and owes the amount.
             assert case.status == "pending"
@@ -137,7 +137,7 @@ def test_lost_chargeback_with_concurrent_finance_actions_credits_once(
 
         results = at_once(lambda act: act(), acts)
 
-        assert unforeseen(results, ConflictError, IllegalTransitionError) == []
+        assert unexpected_errors(results, ConflictError, IllegalTransitionError) == []
         case.collect()
         if case.status == "pending":
             # The refund was retried first and not requested: the lease finds the charge lost.
@@ -165,7 +165,7 @@ def test_chargeback_resolution_during_gateway_lookup_leaves_no_stuck_refund(
 
         results = at_once(lambda act: act(), [unknown, end])
 
-        assert unforeseen(results) == []
+        assert unexpected_errors(results) == []
         again = case.database.in_transaction(
             gateway_refund.lease_refund, refund_id=case.refund_id, now=NOW + gateway_refund.SENDING_LEASE
         )

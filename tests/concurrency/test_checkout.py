@@ -34,7 +34,7 @@ from tests.support.purchases import (
     PRICE_MINOR,
     SERVICE_FEE_MINOR,
     Shop,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     balances_of_order,
     cart_of,
     check_out,
@@ -55,7 +55,7 @@ from tests.support.purchases import (
     wallet_of,
     with_buyer,
 )
-from tests.support.threads import at_once, unforeseen
+from tests.support.threads import at_once, unexpected_errors
 
 Bearer = Callable[[UUID], dict[str, str]]
 TOTAL = PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
@@ -76,7 +76,7 @@ def products_of(database: Database, shops: list[Shop], *, quantity: int = 50) ->
 
 def assert_whole(database: Database) -> None:
     with database.reading() as session:
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 def orders_of(database: Database, buyer_id: UUID) -> list[dict[str, Any]]:
@@ -102,7 +102,7 @@ class TestCart:
 
         answers = at_once(post_checkout, range(8))
 
-        assert unforeseen(answers) == []
+        assert unexpected_errors(answers) == []
         assert Counter(answer.status_code for answer in answers) == {201: 1, 422: 7}  # type: ignore[union-attr]
         assert len(orders_of(database, buyer_id)) == 3
         with database.reading() as session:
@@ -119,7 +119,7 @@ class TestCart:
             lambda number: database.in_transaction(check_out, shops[0], wishes[: number % 3 + 1]), range(9)
         )
 
-        assert unforeseen(results, TooManyUnpaidOrdersError) == []
+        assert unexpected_errors(results, TooManyUnpaidOrdersError) == []
         assert len(orders_of(database, shops[0].buyer.id)) <= MAX_UNPAID_ORDERS
         assert sum(isinstance(result, CheckoutResult) for result in results) >= 1
         assert_whole(database)
@@ -181,7 +181,7 @@ class TestWallet:
             lambda _: database.in_transaction(check_out, shops[0], wishes, wallet=AS_MUCH), range(3)
         )
 
-        assert unforeseen(results) == []
+        assert unexpected_errors(results) == []
         parts = [order["wallet_minor"] for order in orders_of(database, buyer_id)]
         assert sorted(parts, reverse=True) == [TOTAL] * 4 + [77] + [0] * 4
         with database.reading() as session:
@@ -214,7 +214,7 @@ class TestWallet:
 
         results = at_once(turn, range(6))
 
-        assert unforeseen(results) == []
+        assert unexpected_errors(results) == []
         assert sum(results) > 6  # type: ignore[arg-type]
         with database.reading() as session:
             assert wallet_of(session, buyer_id) == 3 * TOTAL - 10
@@ -269,7 +269,7 @@ class TestConcurrentActionsOnCheckout:
 
         results = at_once(lambda act: act(), work)
 
-        assert unforeseen(results, MarketplaceError) == []
+        assert unexpected_errors(results, MarketplaceError) == []
         with database.reading() as session:
             statuses = [status_of(session, order_id) for order_id in done.order_ids]
             kept = sum(balances_of_order(session, order_id).get("escrow", 0) for order_id in done.order_ids)

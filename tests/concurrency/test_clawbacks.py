@@ -15,13 +15,13 @@ from tests.support.finance import claw_back, delivered_order, lose_dispute, make
 from tests.support.payouts import Payee, make_account, stage
 from tests.support.purchases import (
     Shop,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     make_shop,
     row_of,
     wallet_of,
     with_buyer,
 )
-from tests.support.threads import at_once, unforeseen
+from tests.support.threads import at_once, unexpected_errors
 
 ROUNDS = case_count(3, deep=30)
 
@@ -38,7 +38,7 @@ def owed(database: Database, shop: Shop) -> int:
 
 def assert_whole(database: Database) -> None:
     with database.reading() as session:
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 def test_concurrent_full_clawbacks_of_an_order_take_the_amount_once(database: Database, shop: Shop) -> None:
@@ -48,7 +48,7 @@ def test_concurrent_full_clawbacks_of_an_order_take_the_amount_once(database: Da
         results = at_once(
             lambda officer, order_id=order_id: database.in_transaction(claw_back, order_id, officer), officers
         )
-        assert unforeseen(results, EscrowDeficitError) == []
+        assert unexpected_errors(results, EscrowDeficitError) == []
         assert sum(not isinstance(result, Exception) for result in results) == 1
         with database.reading() as session:
             escrow = row_of(session, "escrows", order_id=order_id)
@@ -63,7 +63,7 @@ def test_concurrent_partial_clawbacks_add_up(database: Database, shop: Shop) -> 
         lambda minor: database.in_transaction(claw_back, order_id, officer, amount_minor=minor),
         [1_000, 2_000, 3_000, 4_000],
     )
-    assert unforeseen(results) == []
+    assert unexpected_errors(results) == []
     assert owed(database, shop) == 10_000
     with database.reading() as session:
         assert wallet_of(session, shop.buyer.id) == 10_000
@@ -83,7 +83,7 @@ def test_concurrent_clawback_and_chargeback_take_no_more_than_released(
             return database.in_transaction(claw_back, order_id, officer)
 
         results = at_once(act, ["bank", "officer"])
-        assert unforeseen(results, ChargedBackError) == []
+        assert unexpected_errors(results, ChargedBackError) == []
         with database.reading() as session:
             escrow = row_of(session, "escrows", order_id=order_id)
         assert escrow["clawed_back_minor"] == escrow["released_minor"]
@@ -107,7 +107,7 @@ def test_concurrent_clawbacks_and_payout_staging_keep_receivable_consistent(
 
     results = at_once(act, [*orders, None, None])
 
-    assert unforeseen(results, NothingToStageError) == []
+    assert unexpected_errors(results, NothingToStageError) == []
     collected = sum(getattr(result, "collected_minor", 0) for result in results)
     assert owed(database, shop) == 4 * 50_000 - collected
     assert_whole(database)

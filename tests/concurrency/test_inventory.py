@@ -10,7 +10,7 @@ from werkzeug.test import TestResponse
 from marketplace.infra.db import Database
 from tests.support.depth import case_count
 from tests.support.market import Bearer, Market
-from tests.support.threads import at_once, unforeseen
+from tests.support.threads import at_once, unexpected_errors
 
 BUYERS = 12
 SELLERS = 4
@@ -64,7 +64,7 @@ def test_parallel_orders_and_reductions_keep_reserved_stock(
 
     results = at_once(work, range(BUYERS + SELLERS))
 
-    assert unforeseen(results) == []
+    assert unexpected_errors(results) == []
     ordered: Counter[int] = sum(results[:BUYERS], Counter())  # type: ignore[arg-type]
     restocked: Counter[int] = sum(results[BUYERS:], Counter())  # type: ignore[arg-type]
     assert set(ordered) <= {201, 409}

@@ -23,12 +23,12 @@ from marketplace.payments.refunds import order_cancellation, recovery
 from marketplace.payments.refunds.gateway_reports import PolledRefund
 from tests.simulation.scenario import freeze
 from tests.support.depth import case_count
-from tests.support.finance import act_of, make_officer, refund, refunds_of, say
+from tests.support.finance import act_of, make_officer, refund, refunds_of, report_refund_status
 from tests.support.purchases import (
     NOW,
     Shop,
     apply,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     balances_of_order,
     make_charge,
     make_intent,
@@ -44,7 +44,7 @@ from tests.support.purchases import (
     wallet_of,
     with_buyer,
 )
-from tests.support.threads import at_once, unforeseen
+from tests.support.threads import at_once, unexpected_errors
 
 ROUNDS = case_count(4, deep=50)
 Work = Callable[[Session, Shop, UUID], Any]
@@ -138,7 +138,7 @@ def test_only_first_of_two_concurrent_actions_takes_effect(database: Database, s
 
         results = race(database, shop, order_id, one, other)
 
-        assert unforeseen(results, IllegalTransitionError) == []
+        assert unexpected_errors(results, IllegalTransitionError) == []
         assert sum(result is None for result in results) == 1
         with database.reading() as session:
             status = status_of(session, order_id)
@@ -150,7 +150,7 @@ def test_only_first_of_two_concurrent_actions_takes_effect(database: Database, s
             given_back = sum(row["amount_minor"] for row in refunds_of(session, order_id))
             assert given_back == (total if status in ("refunded", "cancelled") else 0)
     with database.reading() as session:
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 def test_order_accepted_during_cancellation_is_cancelled_and_refunded(database: Database, shop: Shop) -> None:
@@ -170,7 +170,7 @@ def test_order_accepted_during_cancellation_is_cancelled_and_refunded(database: 
             assert status_of(session, order_id) == "cancelled"
             assert "escrow" not in balances_of_order(session, order_id)
     with database.reading() as session:
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_charge_during_cancellation_or_expiry_is_applied_or_returned(
             assert isinstance(ended, IllegalTransitionError)
             assert (now, balances["escrow"]) == ("paid_escrow", charge.amount_minor)
     with database.reading() as session:
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ def failed_refund(session: Session, shop: Shop, word: str = "failed") -> UUID:
     order_id = paid_order(session, shop)
     cancel(session, shop, order_id)
     [made] = refunds_of(session, order_id)
-    say(session, made["id"], word, id="")
+    report_refund_status(session, made["id"], word, id="")
     refund_id: UUID = made["id"]
     return refund_id
 
@@ -246,7 +246,7 @@ def test_concurrent_credit_and_retry_of_failed_refund_pay_once(
 
         results = at_once(act, [0, 1])
 
-        assert unforeseen(results, ConflictError) == []
+        assert unexpected_errors(results, ConflictError) == []
         assert sum(not isinstance(result, Exception) for result in results) == 1
         with database.reading() as session:
             row = row_of(session, "refunds", id=refund_id)
@@ -254,7 +254,7 @@ def test_concurrent_credit_and_retry_of_failed_refund_pay_once(
             assert row["status"] == won
             assert wallet_of(session, buying.buyer.id) == (row["amount_minor"] if won == "credited" else 0)
     with database.reading() as session:
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 def test_credit_and_late_gateway_success_are_both_posted(
@@ -280,7 +280,7 @@ def test_credit_and_late_gateway_success_are_both_posted(
             )
 
         def report_processed(refund_id: UUID = refund_id) -> object:
-            return database.in_transaction(say, refund_id, "processed", id="")
+            return database.in_transaction(report_refund_status, refund_id, "processed", id="")
 
         def spend(buying: Shop = buying, product_id: UUID = product_id) -> object:
             return database.in_transaction(
@@ -289,7 +289,7 @@ def test_credit_and_late_gateway_success_are_both_posted(
 
         results = at_once(lambda work: work(), [credit, report_processed, spend, report_processed])
 
-        assert unforeseen(results, ConflictError) == []
+        assert unexpected_errors(results, ConflictError) == []
         with database.reading() as session:
             row = row_of(session, "refunds", id=refund_id)
             wallet = wallet_of(session, buying.buyer.id)
@@ -303,7 +303,7 @@ def test_credit_and_late_gateway_success_are_both_posted(
                 # The wallet was credited once, then spent or offset, and the missing amount is buyer debt.
                 assert wallet + spent - owed == 0
     with database.reading() as session:
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 def test_quarantined_charge_is_either_accepted_or_refunded_by_concurrent_officers(
@@ -329,7 +329,7 @@ def test_quarantined_charge_is_either_accepted_or_refunded_by_concurrent_officer
 
         results = at_once(decide, [0, 1])
 
-        assert unforeseen(results, ConflictError) == []
+        assert unexpected_errors(results, ConflictError) == []
         assert sum(not isinstance(result, Exception) for result in results) == 1
         with database.reading() as session:
             accepted = not isinstance(results[0], Exception)
@@ -338,4 +338,4 @@ def test_quarantined_charge_is_either_accepted_or_refunded_by_concurrent_officer
             sent = [(row["status"], row["amount_minor"]) for row in refunds_of(session, order_id)]
             assert sent == ([] if accepted else [("pending", charge.amount_minor)])
     with database.reading() as session:
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)

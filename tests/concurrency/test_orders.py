@@ -31,7 +31,7 @@ from tests.support.purchases import (
     NOW,
     Shop,
     apply,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     balances_of_order,
     make_charge,
     make_intent,
@@ -49,7 +49,7 @@ from tests.support.purchases import (
     with_buyer,
     wrong_pin_of,
 )
-from tests.support.threads import at_once, unforeseen
+from tests.support.threads import at_once, unexpected_errors
 
 Bearer = Callable[[UUID], dict[str, str]]
 
@@ -62,7 +62,7 @@ def shop(database: Database) -> Shop:
 
 def assert_whole(database: Database) -> None:
     with database.reading() as session:
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 def place_committed(database: Database, shop: Shop, *arguments: Any, **more: Any) -> UUID:
@@ -96,7 +96,7 @@ class TestPlacingOrders:
                     session, buyers[number], wishes=[RequestedItem(product_id, 2) for product_id in wanted]
                 )
 
-        assert unforeseen(at_once(buy, range(20))) == []
+        assert unexpected_errors(at_once(buy, range(20))) == []
         with database.reading() as session:
             assert sum(stock_of(session, product_id)[1] for product_id in products) == 200
         assert_whole(database)
@@ -148,7 +148,7 @@ class TestSameIdempotencyKey:
 
         answers = at_once(make_order_request, range(12))
 
-        assert unforeseen(answers) == []
+        assert unexpected_errors(answers) == []
         made = [answer for answer in answers if answer.status_code == 201]  # type: ignore[union-attr]
         refused = [answer for answer in answers if answer.status_code == 409]  # type: ignore[union-attr]
         assert len(made) + len(refused) == 12
@@ -178,7 +178,7 @@ class TestPin:
 
         answers = at_once(self.submit(crowded_app, shop, order_id, bearer), pins)
 
-        assert unforeseen(answers) == []
+        assert unexpected_errors(answers) == []
         assert Counter(answer.status_code for answer in answers) == {400: 5, 429: 15}  # type: ignore[union-attr]
         left = [answer.json["attemptsLeft"] for answer in answers if answer.status_code == 400]  # type: ignore[union-attr,index]
         assert sorted(left) == [0, 1, 2, 3, 4]
@@ -326,7 +326,7 @@ def test_random_concurrent_actions_neither_deadlock_nor_lose_money(database: Dat
         if isinstance(found, DBAPIError) and isinstance(found.orig, DeadlockDetected)
     ]
     assert deadlocks == []
-    assert unforeseen(results) == []
+    assert unexpected_errors(results) == []
     done: Counter[str] = sum(results, Counter())  # type: ignore[arg-type]
     assert sum(done.values()) == 8 * 45
     assert done.keys() >= {"place", "pay", "advance", "refused"}

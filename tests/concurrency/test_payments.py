@@ -23,7 +23,7 @@ from tests.support.purchases import (
     NOW,
     Shop,
     apply,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     later,
     make_charge,
     make_intent,
@@ -34,7 +34,7 @@ from tests.support.purchases import (
     status_of,
     with_buyer,
 )
-from tests.support.threads import at_once, unforeseen
+from tests.support.threads import at_once, unexpected_errors
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def count(database: Database, table: str, **key: object) -> int:
 
 def assert_whole(database: Database) -> None:
     with database.reading() as session:
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 class TestWebhooks:
@@ -180,7 +180,7 @@ class TestHostedPage:
     ) -> None:
         pages = at_once(lambda _: self.open(database, gateway, settings, shop, order_id), range(8))
 
-        assert unforeseen(pages) == []
+        assert unexpected_errors(pages) == []
         assert len({repr(page) for page in pages}) == 1
         reference = pages[0][0]  # type: ignore[index]
         assert gateway.calls(reference) == {"POST /transaction/initialize": 1}
@@ -284,7 +284,7 @@ class TestConcurrentCharge:
         jobs = [(kind, *one) for one in made for kind in ("charge", "cancel")]
         results = at_once(act, jobs)
 
-        assert unforeseen(results) == []
+        assert unexpected_errors(results) == []
         for (_, order_id, _), charged, cancelled in zip(made, results[::2], results[1::2], strict=True):
             # The order is cancelled in any case. The money is refunded from escrow or returned from the charge.
             assert statuses(database, [order_id]) == ["cancelled"]
@@ -336,7 +336,7 @@ class TestConcurrentCharge:
         ]
         results = at_once(lambda job: job(), jobs)
 
-        assert unforeseen(results) == []
+        assert unexpected_errors(results) == []
         placed = [order_id for _, order_id, _ in made]
         assert statuses(database, placed) == ["paid_escrow"] * 3 + ["expired"] * 3
         for one in charges:

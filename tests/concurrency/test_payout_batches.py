@@ -29,19 +29,19 @@ from tests.support.payouts import (
     Payee,
     approve,
     approved_batch,
-    ask,
+    credit_balance,
     intents_in,
     intents_of,
     make_account,
     make_payees,
-    owe,
-    owed,
-    owes,
+    payable_balance_of,
+    record_vendor_debt,
+    request_payout,
     stage,
     staged_batch,
 )
-from tests.support.purchases import NOW, assert_books_are_whole, row_of
-from tests.support.threads import BOUND_SECONDS, at_once, unforeseen
+from tests.support.purchases import NOW, assert_ledger_is_consistent, row_of
+from tests.support.threads import BOUND_SECONDS, at_once, unexpected_errors
 from tests.support.transfers import dispatched_batch
 
 ROUNDS = 6
@@ -60,7 +60,7 @@ def payees(database: Database, number: int) -> list[Payee]:
 
 def assert_whole(database: Database) -> None:
     with database.reading() as session:
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 def batch_of(database: Database, batch_id: UUID) -> dict[str, object]:
@@ -97,13 +97,13 @@ def test_concurrent_staging_reserves_each_balance_once(database: Database) -> No
 
         results = at_once(lambda part: database.in_transaction(stage, part), parts)
 
-        assert unforeseen(results) == []
+        assert unexpected_errors(results) == []
         made = [result for result in results if isinstance(result, StagingResult)]
         assert sum(staged.amount_minor for staged in made) == 8 * OWED_MINOR
         with database.reading() as session:
             for payee in batch_payees:
                 assert [row["amount_minor"] for row in intents_of(session, payee)] == [OWED_MINOR]
-                assert owed(session, payee) == 0
+                assert payable_balance_of(session, payee) == 0
     assert_whole(database)
 
 
@@ -111,7 +111,7 @@ def test_staging_with_concurrent_withdrawals_and_earnings_reserves_each_kobo_onc
     for _ in range(ROUNDS):
         batch_payees = payees(database, 5)
         with database.transaction() as session:
-            waiting = {payee: ask(session, payee, 150_000) for payee in batch_payees[:3]}
+            waiting = {payee: request_payout(session, payee, 150_000) for payee in batch_payees[:3]}
 
         def withdraw(session: Session, payee: Payee, waiting: dict[Payee, UUID] = waiting) -> object:
             rows = session.execute(
@@ -136,12 +136,15 @@ def test_staging_with_concurrent_withdrawals_and_earnings_reserves_each_kobo_onc
             *(lambda session, batch_payees=batch_payees: stage(session, batch_payees) for _ in range(3)),
             *(lambda session, payee=payee: withdraw(session, payee) for payee in batch_payees[:3]),
             *(lambda session, payee=payee: request_withdrawal(session, payee) for payee in batch_payees),
-            *(lambda session, payee=payee: owe(session, payee, 7_000) for payee in batch_payees),
-            *(lambda session, payee=payee: owes(session, payee, 3_000) for payee in batch_payees),
+            *(lambda session, payee=payee: credit_balance(session, payee, 7_000) for payee in batch_payees),
+            *(
+                lambda session, payee=payee: record_vendor_debt(session, payee, 3_000)
+                for payee in batch_payees
+            ),
         ]
         results = at_once(database.in_transaction, jobs)
 
-        assert unforeseen(results, InsufficientFundsError) == []
+        assert unexpected_errors(results, InsufficientFundsError) == []
         with database.reading() as session:
             for payee in batch_payees:
                 rows = [row for row in intents_of(session, payee) if row["status"] == "pending"]
@@ -155,7 +158,7 @@ def test_staging_with_concurrent_withdrawals_and_earnings_reserves_each_kobo_onc
                     {"id": payee.store_id},
                 ).scalar_one()
                 claimed = sum(row["amount_minor"] for row in rows)
-                assert owed(session, payee) + claimed + int(collected) == OWED_MINOR + 7_000
+                assert payable_balance_of(session, payee) + claimed + int(collected) == OWED_MINOR + 7_000
     assert_whole(database)
 
 
@@ -169,7 +172,7 @@ def test_two_of_many_concurrent_approvers_approve_the_batch(
             lambda officer, one=batch_id: database.in_transaction(approve, one, officer), officers
         )
 
-        assert unforeseen(results, IllegalTransitionError) == []
+        assert unexpected_errors(results, IllegalTransitionError) == []
         assert sorted(result for result in results if isinstance(result, str)) == ["approved", "staged"]
         assert batch_of(database, batch_id)["status"] == "approved"
     assert_whole(database)
@@ -183,7 +186,7 @@ def test_concurrent_approvals_of_one_officer_count_once(database: Database, offi
             lambda officer, one=batch_id: database.in_transaction(approve, one, officer), [officers[0]] * 4
         )
 
-        assert unforeseen(results, DuplicateApprovalError) == []
+        assert unexpected_errors(results, DuplicateApprovalError) == []
         assert [result for result in results if isinstance(result, str)] == ["staged"]
         assert batch_of(database, batch_id)["status"] == "staged"
 
@@ -202,11 +205,11 @@ def test_concurrent_approval_and_rejection_reject_batch_and_release_balances_onc
 
         results = at_once(database.in_transaction, jobs)
 
-        assert unforeseen(results, IllegalTransitionError) == []
+        assert unexpected_errors(results, IllegalTransitionError) == []
         assert results.count("rejected") == 1
         assert batch_of(database, batch_id)["status"] == "rejected"
         with database.reading() as session:
-            assert [owed(session, payee) for payee in batch_payees] == [OWED_MINOR] * 3
+            assert [payable_balance_of(session, payee) for payee in batch_payees] == [OWED_MINOR] * 3
     assert_whole(database)
 
 
@@ -226,14 +229,14 @@ def test_first_of_concurrent_dispatches_and_rejections_wins(
 
         results = at_once(database.in_transaction, jobs if number % 2 else jobs[::-1])
 
-        assert unforeseen(results, IllegalTransitionError) == []
+        assert unexpected_errors(results, IllegalTransitionError) == []
         [winner] = [result for result in results if isinstance(result, str)]
         won.add(winner)
         assert batch_of(database, batch_id)["status"] == winner
         with database.reading() as session:
             statuses = {row["status"] for row in intents_in(session, batch_id)}
             assert statuses == {"pending" if winner == "dispatching" else "cancelled"}
-            assert {owed(session, payee) for payee in batch_payees} == {
+            assert {payable_balance_of(session, payee) for payee in batch_payees} == {
                 0 if winner == "dispatching" else OWED_MINOR
             }
     assert won <= {"dispatching", "rejected"}
@@ -258,7 +261,7 @@ def test_account_changed_during_approval_and_dispatch_is_never_paid_unapproved(
         ]
         results = at_once(partial(run_like_the_edge, database), jobs)
 
-        assert unforeseen(results, IllegalTransitionError, ChangedSinceApprovalError) == []
+        assert unexpected_errors(results, IllegalTransitionError, ChangedSinceApprovalError) == []
         batch = batch_of(database, batch_id)
         with database.reading() as session:
             [intent] = intents_of(session, batch_payees[0])
@@ -307,5 +310,5 @@ def test_first_of_payout_lease_and_void_wins(database: Database) -> None:
     with database.reading() as session:
         [kept], [given_up] = intents_in(session, batch_id), intents_in(session, other_id)
         assert [kept["status"], given_up["status"]] == ["pending", "failed"]
-        assert [owed(session, payee) for payee in (claimed, replaced)] == [0, OWED_MINOR]
+        assert [payable_balance_of(session, payee) for payee in (claimed, replaced)] == [0, OWED_MINOR]
     assert_whole(database)

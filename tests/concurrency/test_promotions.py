@@ -19,14 +19,14 @@ from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError, StaleRevisionError
 from marketplace.orders.placing.place_order import PriceChangedError
 from marketplace.payments.refunds import order_cancellation
-from tests.support.flash_sales import SALE_PRICE, act, item_of, left_of, put_on_sale, sold_of
+from tests.support.flash_sales import SALE_PRICE, act, item_of, put_on_sale, sale_units_left, sold_of
 from tests.support.purchases import (
     DELIVERY_FEE_MINOR,
     NOW,
     PRICE_MINOR,
     SERVICE_FEE_MINOR,
     Shop,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     later,
     make_product,
     make_shop,
@@ -34,7 +34,7 @@ from tests.support.purchases import (
     row_of,
     with_buyer,
 )
-from tests.support.threads import at_once, unforeseen
+from tests.support.threads import at_once, unexpected_errors
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def buyers(database: Database, shop: Shop, number: int) -> list[Shop]:
 
 def assert_whole(database: Database) -> None:
     with database.reading() as session:
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 def test_last_sale_unit_is_sold_once_at_sale_price(database: Database, shop: Shop) -> None:
@@ -66,11 +66,11 @@ def test_last_sale_unit_is_sold_once_at_sale_price(database: Database, shop: Sho
         lambda buying: database.in_transaction(place, buying, product_id), buyers(database, shop, 20)
     )
 
-    assert unforeseen(placed) == []
+    assert unexpected_errors(placed) == []
     with database.reading() as session:
         prices = Counter(item_of(session, order_id) for order_id in placed)  # type: ignore[arg-type]
         assert prices == {(SALE_PRICE, sale_id): 1, (PRICE_MINOR, None): 19}
-        assert (sold_of(session, sale_id), left_of(session, product_id)) == (1, 0)
+        assert (sold_of(session, sale_id), sale_units_left(session, product_id)) == (1, 0)
     assert_whole(database)
 
 
@@ -213,7 +213,7 @@ def test_random_actions_on_sales_neither_deadlock_nor_oversell(database: Databas
     results = at_once(act_at_random, range(8))
 
     assert [found for found in results if isinstance(found, DBAPIError)] == []
-    assert unforeseen(results) == []
+    assert unexpected_errors(results) == []
     done: Counter[str] = sum(results, Counter())  # type: ignore[arg-type]
     assert done.keys() >= {"order", "cancel", "change", "turn"}
     assert done.keys() - {"order", "cancel", "change", "turn"} <= {

@@ -12,7 +12,7 @@ from marketplace.platform.halts import fetch_current_halt, halt_payouts, list_fi
 from marketplace.proposals.operations import StaleProposalError, apply_due_proposals
 from tests.support.proposals import approve, proposal_row, propose, reject, setting
 from tests.support.purchases import NOW, SERVICE_FEE_MINOR, later
-from tests.support.threads import at_once, unforeseen
+from tests.support.threads import at_once, unexpected_errors
 
 ROUNDS = 6
 KEY = "service_fee_minor"
@@ -42,7 +42,7 @@ def test_only_first_of_concurrent_approvals_takes_effect(database: Database) -> 
         results = at_once(
             lambda _, proposal_id=proposal_id: database.in_transaction(approve, proposal_id), range(4)
         )
-        assert unforeseen(results, IllegalTransitionError) == []
+        assert unexpected_errors(results, IllegalTransitionError) == []
         assert results.count(None) == 1
         assert status(database, proposal_id) == "active"
 
@@ -57,7 +57,7 @@ def test_only_first_of_approvals_and_rejections_takes_effect(database: Database)
             lambda decide, proposal_id=proposal_id: database.in_transaction(decide, proposal_id),
             [approve, reject, approve, reject],
         )
-        assert unforeseen(results, IllegalTransitionError) == []
+        assert unexpected_errors(results, IllegalTransitionError) == []
         assert results.count(None) == 1
         with database.reading() as session:
             carried = proposal_row(session, proposal_id)["status"] == "active"
@@ -71,7 +71,7 @@ def test_only_first_concurrent_change_of_same_fee_is_applied(database: Database)
             for number in range(3)
         ]
         results = at_once(lambda proposal_id: database.in_transaction(approve, proposal_id), made)
-        assert unforeseen(results, StaleProposalError) == []
+        assert unexpected_errors(results, StaleProposalError) == []
         assert results.count(None) == 1
         with database.reading() as session:
             assert setting(session, KEY) == 100 * round_number + results.index(None)
@@ -84,7 +84,7 @@ def test_concurrent_schedulers_apply_each_due_proposal_once(database: Database) 
         proposal_id = database.in_transaction(propose, "fee", payload, effective_at=later(hours=1))
         database.in_transaction(approve, proposal_id)
         results = at_once(lambda _: apply_due_proposals(database, now=later(hours=1)), range(3))
-        assert unforeseen(results) == []
+        assert unexpected_errors(results) == []
         assert sum(result.activated for result in results if not isinstance(result, Exception)) == 1
         assert status(database, proposal_id) == "active"
 
@@ -101,7 +101,7 @@ def test_new_finding_during_resume_keeps_payouts_halted(database: Database) -> N
             return database.in_transaction(approve, proposal_id)
 
         results = at_once(decide, [True, False])
-        assert unforeseen(results, StaleProposalError) == []
+        assert unexpected_errors(results, StaleProposalError) == []
         with database.reading() as session:
             halt = fetch_current_halt(session)
         assert halt is not None
@@ -124,7 +124,7 @@ def test_concurrent_halts_create_a_single_halt(database: Database) -> None:
         ),
         range(6),
     )
-    assert unforeseen(results) == []
+    assert unexpected_errors(results) == []
     assert results.count(True) == 1
     with database.reading() as session:
         [row] = session.execute(text("SELECT findings FROM payout_halts")).all()

@@ -19,13 +19,20 @@ from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.refunds import gateway_refund, order_cancellation, recovery
 from marketplace.payments.refunds.admin_refund import EscrowDeficitError
 from marketplace.payments.refunds.gateway_refund import RefundInProgressError
-from tests.support.finance import act_of, make_officer, refund, refunds_of, say, sums_of
+from tests.support.finance import (
+    act_of,
+    make_officer,
+    refund,
+    refund_summaries_of,
+    refunds_of,
+    report_refund_status,
+)
 from tests.support.gateway import TestGateway
 from tests.support.purchases import (
     NOW,
     Shop,
     apply,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     balances_of_order,
     check_out,
     later,
@@ -44,7 +51,7 @@ from tests.support.purchases import (
     wallet_of,
     with_buyer,
 )
-from tests.support.threads import at_once, unforeseen
+from tests.support.threads import at_once, unexpected_errors
 
 ROUNDS = 6
 
@@ -63,7 +70,7 @@ def officers(database: Database) -> list[Caller]:
 
 def assert_whole(database: Database) -> None:
     with database.reading() as session:
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 def status(database: Database, order_id: UUID) -> str:
@@ -82,7 +89,7 @@ def test_concurrent_full_refunds_of_an_order_refund_once(
             lambda officer, order_id=order_id: database.in_transaction(refund, order_id, officer), officers
         )
 
-        assert unforeseen(results, IllegalTransitionError) == []
+        assert unexpected_errors(results, IllegalTransitionError) == []
         assert sum(not isinstance(result, Exception) for result in results) == 1
         with database.reading() as session:
             assert len(refunds_of(session, order_id)) == 1
@@ -108,10 +115,10 @@ def test_concurrent_partial_refunds_never_exceed_escrow(
         range(8),
     )
 
-    assert unforeseen(results, EscrowDeficitError, IllegalTransitionError) == []
+    assert unexpected_errors(results, EscrowDeficitError, IllegalTransitionError) == []
     assert sum(not isinstance(result, Exception) for result in results) == 5
     with database.reading() as session:
-        assert sum(amount for _, _, amount in sums_of(session, order_id)) == 5 * part
+        assert sum(amount for _, _, amount in refund_summaries_of(session, order_id)) == 5 * part
         assert balances_of_order(session, order_id).get("escrow", 0) == total - 5 * part
     assert_whole(database)
 
@@ -129,7 +136,7 @@ def test_concurrent_refund_and_release_exclude_each_other(
         ]
         results = at_once(lambda job: job(), jobs)
 
-        assert unforeseen(results, ConflictError) == []
+        assert unexpected_errors(results, ConflictError) == []
         assert sum(isinstance(result, ConflictError) for result in results) == 1
         won = "delivered" if isinstance(results[0], ConflictError) else "refunded"
         assert status(database, order_id) == won
@@ -156,7 +163,7 @@ def test_concurrent_cancellation_and_acceptance_cancel_and_refund_once(
         results = at_once(lambda job: job(), jobs)
 
         assert results[0] is None
-        assert unforeseen(results, IllegalTransitionError) == []
+        assert unexpected_errors(results, IllegalTransitionError) == []
         assert status(database, order_id) == "cancelled"
         with database.reading() as session:
             assert len(refunds_of(session, order_id)) == 1
@@ -183,7 +190,7 @@ def test_concurrent_cancellations_and_refund_refund_once(
         ]
         results = at_once(lambda job: job(), jobs)
 
-        assert unforeseen(results, IllegalTransitionError) == []
+        assert unexpected_errors(results, IllegalTransitionError) == []
         assert sum(isinstance(result, IllegalTransitionError) for result in results) == 2
         with database.reading() as session:
             assert len(refunds_of(session, order_id)) == 1
@@ -248,7 +255,7 @@ class TestInTransit:
 
         results = at_once(work, range(8))
 
-        assert unforeseen(results, RefundInProgressError) == []
+        assert unexpected_errors(results, RefundInProgressError) == []
         with database.reading() as session:
             reference = session.execute(
                 text(
@@ -264,9 +271,11 @@ class TestInTransit:
     ) -> None:
         words = ["pending", "processed", "processed", "processing", "processed", "failed"]
 
-        results = at_once(lambda word: database.in_transaction(say, refund_id, word, id="4711"), words[:5])
+        results = at_once(
+            lambda word: database.in_transaction(report_refund_status, refund_id, word, id="4711"), words[:5]
+        )
 
-        assert unforeseen(results) == []
+        assert unexpected_errors(results) == []
         with database.reading() as session:
             assert row_of(session, "refunds", id=refund_id)["status"] == "processed"
             row_of(session, "ledger_transactions", kind="refund_sent", source=f"refund:{refund_id}")
@@ -275,7 +284,7 @@ class TestInTransit:
     def test_failed_refund_is_either_retried_or_credited_by_concurrent_officers(
         self, database: Database, shop: Shop, officers: list[Caller], refund_id: UUID
     ) -> None:
-        database.in_transaction(say, refund_id, "failed")
+        database.in_transaction(report_refund_status, refund_id, "failed")
 
         def act(number: int) -> object:
             officer = officers[number]
@@ -293,7 +302,7 @@ class TestInTransit:
 
         results = at_once(act, range(4))
 
-        assert unforeseen(results, ConflictError) == []
+        assert unexpected_errors(results, ConflictError) == []
         assert sum(not isinstance(result, Exception) for result in results) == 1
         with database.reading() as session:
             row = row_of(session, "refunds", id=refund_id)
@@ -343,7 +352,7 @@ def test_quarantined_charge_is_resolved_once(
         jobs = [lambda index=index: decide(index) for index in range(4)]
         results = at_once(lambda job: job(), jobs + ([meanwhile] if with_the_rest else []))
 
-        assert unforeseen(results, ConflictError) == []
+        assert unexpected_errors(results, ConflictError) == []
         won = [result for result in results[:4] if not isinstance(result, Exception)]
         assert len(won) == 1
         with database.reading() as session:
@@ -382,7 +391,7 @@ def test_random_refunds_cancellations_and_charges_neither_deadlock_nor_lose_mone
 
     results = at_once(act, [(index, kind) for index in range(12) for kind in range(4)])
 
-    assert unforeseen(results, ConflictError, EscrowDeficitError) == []
+    assert unexpected_errors(results, ConflictError, EscrowDeficitError) == []
     done = Counter(status(database, order_id) for order_id, _ in placed)
     assert set(done) <= {"cancelled", "refunded"}
     assert results[3::4] == [ChargeOutcome.RETURNED] * 12

@@ -11,7 +11,7 @@ from marketplace.infra.db import Database
 from marketplace.services import Services
 from tests.support.market import Market
 from tests.support.purchases import NOW
-from tests.support.threads import at_once, unforeseen
+from tests.support.threads import at_once, unexpected_errors
 
 THREADS = 8
 EACH = 120
@@ -51,7 +51,7 @@ def test_counts_are_exact_with_concurrent_writers_and_flushes(
             if writing._value >= THREADS:
                 return
 
-    assert unforeseen(at_once(work, range(THREADS + 3))) == []
+    assert unexpected_errors(at_once(work, range(THREADS + 3))) == []
     counters.flush_counts(database, services.cache, now=NOW)
 
     assert totals(database, hot) == (THREADS * EACH * 4 // 6, THREADS * EACH // 6, 0)
@@ -80,7 +80,7 @@ def test_counts_with_and_without_cache_neither_deadlock_nor_get_lost(
             if thread < 2 and number % 5 == 0:
                 counters.flush_counts(database, services.cache, now=NOW)
 
-    assert unforeseen(at_once(work, range(8))) == []
+    assert unexpected_errors(at_once(work, range(8))) == []
     counters.flush_counts(database, services.cache, now=NOW)
 
     assert [totals(database, product_id)[2] for product_id in ids] == [8 * 60 // 5] * 5

@@ -21,14 +21,14 @@ from tests.support.messaging import (
 )
 from tests.support.purchases import (
     NOW,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     make_shop,
     release,
     row_of,
     shipped_order,
     status_of,
 )
-from tests.support.threads import at_once, unforeseen
+from tests.support.threads import at_once, unexpected_errors
 
 THREADS = 8
 
@@ -51,7 +51,7 @@ def test_message_delivered_concurrently_eight_times_is_stored_once(database: Dat
 
     results = at_once(lambda inbox_id: process(database, inbox_id), inbox)
 
-    assert unforeseen(results) == []
+    assert unexpected_errors(results) == []
     assert Counter(results) == {"processed": 1, "duplicate": THREADS - 1}
     with database.reading() as session:
         assert len(messages_of(session, sender)) == 1
@@ -109,7 +109,7 @@ def test_concurrent_statuses_of_a_message_leave_the_last_status(database: Databa
 
     results = at_once(lambda inbox_id: process(database, inbox_id), inbox)
 
-    assert unforeseen(results) == []
+    assert unexpected_errors(results) == []
     assert Counter(results)["duplicate"] == 4
     with database.reading() as session:
         assert row_of(session, "notification_delivery_logs", provider_message_id=ours)["status"] == "read"
@@ -143,7 +143,7 @@ def test_concurrent_chargeback_and_release_exclude_each_other(database: Database
 
     results = at_once(do, [*inbox, None])
 
-    assert unforeseen(results, IllegalTransitionError) == []
+    assert unexpected_errors(results, IllegalTransitionError) == []
     assert results[:2] == ["processed"] * 2
     released = results[2] == "released"
     with database.reading() as session:
@@ -151,4 +151,4 @@ def test_concurrent_chargeback_and_release_exclude_each_other(database: Database
         assert (status_of(session, order_id), escrow) == (
             ("delivered", "released") if released else ("disputed", "frozen")
         )
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)

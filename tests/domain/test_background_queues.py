@@ -24,7 +24,7 @@ from tests.support.gateway import event_of
 from tests.support.probes import closed_port
 from tests.support.purchases import NOW, later
 from tests.support.query_plans import bulk_load, explain
-from tests.support.threads import at_once, unforeseen
+from tests.support.threads import at_once, unexpected_errors
 
 QUEUE = queues.AI_MODERATION
 HISTORY = 40_000
@@ -115,7 +115,7 @@ class TestOutbox:
 
         done = at_once(run, [event_ids[number::8] for number in range(8)])
 
-        assert unforeseen(done) == []
+        assert unexpected_errors(done) == []
         with database.reading() as session:
             now = count(session, cache)
         assert now.completed - before.completed == 160

@@ -22,7 +22,7 @@ from tests.support.gateway import charge_data, event_of, sign
 from tests.support.poison_messages import TOPIC, PoisonedQueue
 from tests.support.purchases import (
     Shop,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     make_intent,
     make_product,
     paid_order,
@@ -91,7 +91,7 @@ class Payments:
         recorded = self.site.query("SELECT id FROM processed_webhook_events WHERE id = ANY(%s)", names)
         assert sorted(name for (name,) in recorded) == sorted(names)
         with self.site.database.reading() as session:
-            assert_books_are_whole(session)
+            assert_ledger_is_consistent(session)
 
 
 def deliver_until_taken(site: ServiceProcesses, body: bytes, stop: threading.Event) -> Counter[int]:
@@ -367,7 +367,7 @@ class TestKilledAt:
 
         assert len(site.query("SELECT 1 FROM refunds WHERE order_id = %s", str(order_id))) == 1
         with site.database.reading() as session:
-            assert_books_are_whole(session)
+            assert_ledger_is_consistent(session)
 
     def test_worker_killed_after_recording_failure_before_scheduling_retry(
         self, site: ServiceProcesses

@@ -11,8 +11,8 @@ from marketplace.payouts.transfers.polling import poll_transfers
 from marketplace.providers.gateway.transfers import HttpTransferGateway
 from tests.support.forked_processes import Forked
 from tests.support.gateway import GATEWAY_KEY
-from tests.support.payouts import OWED_MINOR, make_payees, owed
-from tests.support.purchases import assert_books_are_whole
+from tests.support.payouts import OWED_MINOR, make_payees, payable_balance_of
+from tests.support.purchases import assert_ledger_is_consistent
 from tests.support.service_processes import ServiceProcesses, kill
 from tests.support.transfers import batch_status, dispatched_batch, statuses_in, transfers_in
 
@@ -67,8 +67,8 @@ class Batch:
         assert sorted(listed) == sorted(self.references)
         with self.site.database.reading() as session:
             assert batch_status(session, self.id) == "completed"
-            assert [owed(session, payee) for payee in self.payees] == [0] * PAYEES
-            assert_books_are_whole(session)
+            assert [payable_balance_of(session, payee) for payee in self.payees] == [0] * PAYEES
+            assert_ledger_is_consistent(session)
 
 
 def workers(site: ServiceProcesses) -> Forked:

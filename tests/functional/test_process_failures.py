@@ -13,7 +13,7 @@ from tests.support.depth import sample
 from tests.support.gateway import charge_data, event_of, sign
 from tests.support.purchases import (
     Shop,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     make_intent,
     make_product,
     place,
@@ -61,7 +61,7 @@ def assert_paid_once(site: ServiceProcesses, order_id: UUID, charge_id: int) -> 
         assert row_of(session, "ledger_transactions", source=f"charge:{charge_id}")["kind"] == "payment"
         row_of(session, "processed_webhook_events", id=f"charge.success:{charge_id}")
         row_of(session, "order_events", order_id=order_id, trigger="pay")
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 @pytest.fixture

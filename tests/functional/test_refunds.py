@@ -17,7 +17,7 @@ from tests.support.purchases import (
     NOW,
     Shop,
     apply,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     make_intent,
     make_product,
     place,
@@ -86,7 +86,7 @@ class Refund:
         with self.site.database.reading() as session:
             row_of(session, "ledger_transactions", kind="refund_sent", source=f"refund:{self.id}")
             row_of(session, "notifications", cause=f"refund:{self.id}:processed")
-            assert_books_are_whole(session)
+            assert_ledger_is_consistent(session)
 
 
 def test_refund_is_sent_by_worker_and_settled_by_gateway_event(site: ServiceProcesses, shop: Shop) -> None:

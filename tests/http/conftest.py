@@ -36,7 +36,7 @@ def store(market: Market) -> Store:
 
 
 @pytest.fixture
-def desk(
+def shop_client(
     paying_app: Flask, database: Database, bearer: Bearer, clock: MovableClock, gateway: TestGateway
 ) -> ShopClient:
     """A fresh shop for each test, with HTTP clients for buyer, vendor and officers."""

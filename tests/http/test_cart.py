@@ -61,17 +61,17 @@ def test_cart_contains_synchronised_items_with_totals(
     client: FlaskClient, market: Market, store: Store, headers: dict[str, str]
 ) -> None:
     other = market.store()
-    lamp, desk = market.product(store, price_minor=1_000), market.product(other, price_minor=7_000)
+    lamp, shop_client = market.product(store, price_minor=1_000), market.product(other, price_minor=7_000)
     chair = market.product(store, price_minor=3_000, cover_key="products/chair.webp")
 
-    response = fill(client, headers, (chair, 2), (desk, 1), (lamp, 3))
+    response = fill(client, headers, (chair, 2), (shop_client, 1), (lamp, 3))
 
     assert response.status_code == 200
     data = response.json["data"]
     assert data == cart(client, headers)
     assert [(UUID(line["productId"]), line["quantity"]) for line in data["items"]] == [
         (chair, 2),
-        (desk, 1),
+        (shop_client, 1),
         (lamp, 3),
     ]
     first = data["items"][0]

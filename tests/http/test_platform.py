@@ -31,7 +31,7 @@ Officer = Callable[..., dict[str, str]]
 
 
 @pytest.fixture
-def desk(
+def shop_client(
     paying_app: Flask, database: Database, bearer: Bearer, clock: MovableClock, gateway: TestGateway
 ) -> Iterator[ShopClient]:
     """A fresh shop; changes to platform settings are reverted afterwards."""
@@ -67,31 +67,33 @@ def iso(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def propose(desk: ShopClient, headers: dict[str, str], **body: Any) -> TestResponse:
+def propose(shop_client: ShopClient, headers: dict[str, str], **body: Any) -> TestResponse:
     given = {"kind": "fee", "payload": FEE, "reason": REASON} | body
-    return desk.post(PATH, headers, given)
+    return shop_client.post(PATH, headers, given)
 
 
-def file_proposal(desk: ShopClient, headers: dict[str, str], **body: Any) -> dict[str, Any]:
-    answer = propose(desk, headers, **body)
+def file_proposal(shop_client: ShopClient, headers: dict[str, str], **body: Any) -> dict[str, Any]:
+    answer = propose(shop_client, headers, **body)
     assert answer.status_code == 201, answer.json
     found: dict[str, Any] = answer.json["data"]
     return found
 
 
-def propose_and_approve(desk: ShopClient, officer: Officer, **body: Any) -> dict[str, Any]:
+def propose_and_approve(shop_client: ShopClient, officer: Officer, **body: Any) -> dict[str, Any]:
     """Make a proposal by an officer and approve the proposal by another officer."""
-    made = file_proposal(desk, officer(), **body)
-    answer = desk.post(f"{PATH}/{made['id']}/approve", officer())
+    made = file_proposal(shop_client, officer(), **body)
+    answer = shop_client.post(f"{PATH}/{made['id']}/approve", officer())
     assert answer.status_code == 200, answer.json
     found: dict[str, Any] = answer.json["data"]
     return found
 
 
 class TestProposals:
-    def test_approved_fee_proposal_applies_to_new_orders(self, desk: ShopClient, officer: Officer) -> None:
+    def test_approved_fee_proposal_applies_to_new_orders(
+        self, shop_client: ShopClient, officer: Officer
+    ) -> None:
         proposer, other = officer("aal1"), officer()
-        made = file_proposal(desk, proposer)
+        made = file_proposal(shop_client, proposer)
         assert (made["status"], made["before"]["value"], made["after"]["value"]) == (
             "pending",
             SERVICE_FEE_MINOR,
@@ -102,44 +104,51 @@ class TestProposals:
         sample = made["effect"]["sampleOrder"]
         assert sample["after"]["totalMinor"] - sample["before"]["totalMinor"] == 20_000 - SERVICE_FEE_MINOR
 
-        seen = desk.get(f"{PATH}/{made['id']}", other).json["data"]
+        seen = shop_client.get(f"{PATH}/{made['id']}", other).json["data"]
         assert seen["nextActions"] == ["approve", "reject"]
-        approved = desk.post(f"{PATH}/{made['id']}/approve", other).json["data"]
+        approved = shop_client.post(f"{PATH}/{made['id']}/approve", other).json["data"]
         assert approved["status"] == "active"
         assert approved["approvedBy"]["id"] != approved["proposedBy"]["id"]
 
-        product = desk.product()
-        order = desk.post(
+        product = shop_client.product()
+        order = shop_client.post(
             "/api/orders",
-            desk.buyer,
+            shop_client.buyer,
             {"items": [{"productId": str(product), "quantity": 1}], "shippingAddress": {"hostel": "Moremi"}},
         )
         assert order.json["data"]["serviceFeeMinor"] == 20_000
 
     def test_proposals_require_platform_permission_and_another_approver(
-        self, desk: ShopClient, officer: Officer
+        self, shop_client: ShopClient, officer: Officer
     ) -> None:
         proposer = officer()
-        made = file_proposal(desk, proposer)
+        made = file_proposal(shop_client, proposer)
         path = f"{PATH}/{made['id']}"
-        for headers in (desk.buyer, desk.vendor, desk.officer("finance"), desk.officer("support")):
-            assert_problem(propose(desk, headers), 403, "AUTH_FORBIDDEN")
-            assert_problem(desk.get(PATH, headers), 403, "AUTH_FORBIDDEN")
-            assert_problem(desk.get(path, headers), 403, "AUTH_FORBIDDEN")
-            assert_problem(desk.post(f"{path}/approve", headers), 403, "AUTH_FORBIDDEN")
-            assert_problem(desk.post(f"{path}/reject", headers, {"reason": REASON}), 403, "AUTH_FORBIDDEN")
-        assert_problem(propose(desk, {}), 401, "AUTH_UNAUTHORIZED")
-        assert_problem(desk.post(f"{path}/approve", officer("aal1")), 403, "AUTH_AAL2_REQUIRED")
-        assert_problem(desk.post(f"{path}/approve", proposer), 403, "AUTH_FORBIDDEN")
-        assert desk.get(path, proposer).json["data"]["status"] == "pending"
+        for headers in (
+            shop_client.buyer,
+            shop_client.vendor,
+            shop_client.officer("finance"),
+            shop_client.officer("support"),
+        ):
+            assert_problem(propose(shop_client, headers), 403, "AUTH_FORBIDDEN")
+            assert_problem(shop_client.get(PATH, headers), 403, "AUTH_FORBIDDEN")
+            assert_problem(shop_client.get(path, headers), 403, "AUTH_FORBIDDEN")
+            assert_problem(shop_client.post(f"{path}/approve", headers), 403, "AUTH_FORBIDDEN")
+            assert_problem(
+                shop_client.post(f"{path}/reject", headers, {"reason": REASON}), 403, "AUTH_FORBIDDEN"
+            )
+        assert_problem(propose(shop_client, {}), 401, "AUTH_UNAUTHORIZED")
+        assert_problem(shop_client.post(f"{path}/approve", officer("aal1")), 403, "AUTH_AAL2_REQUIRED")
+        assert_problem(shop_client.post(f"{path}/approve", proposer), 403, "AUTH_FORBIDDEN")
+        assert shop_client.get(path, proposer).json["data"]["status"] == "pending"
 
-    def test_unknown_proposal_is_not_found(self, desk: ShopClient, officer: Officer) -> None:
+    def test_unknown_proposal_is_not_found(self, shop_client: ShopClient, officer: Officer) -> None:
         headers = officer()
         for path in (f"{PATH}/{uuid4()}", f"{PATH}/no-id"):
-            assert_problem(desk.get(path, headers), 404, "RESOURCE_NOT_FOUND")
-            assert_problem(desk.post(f"{path}/approve", headers), 404, "RESOURCE_NOT_FOUND")
+            assert_problem(shop_client.get(path, headers), 404, "RESOURCE_NOT_FOUND")
+            assert_problem(shop_client.post(f"{path}/approve", headers), 404, "RESOURCE_NOT_FOUND")
             assert_problem(
-                desk.post(f"{path}/reject", headers, {"reason": REASON}), 404, "RESOURCE_NOT_FOUND"
+                shop_client.post(f"{path}/reject", headers, {"reason": REASON}), 404, "RESOURCE_NOT_FOUND"
             )
 
     @pytest.mark.parametrize(
@@ -171,14 +180,14 @@ class TestProposals:
         ],
     )
     def test_invalid_proposal_is_refused(
-        self, desk: ShopClient, officer: Officer, body: dict[str, Any], names: list[str]
+        self, shop_client: ShopClient, officer: Officer, body: dict[str, Any], names: list[str]
     ) -> None:
         headers = officer()
-        assert sorted(faults(propose(desk, headers, **body))) == names
+        assert sorted(faults(propose(shop_client, headers, **body))) == names
 
-    def test_each_proposal_kind_can_be_filed(self, desk: ShopClient, officer: Officer) -> None:
+    def test_each_proposal_kind_can_be_filed(self, shop_client: ShopClient, officer: Officer) -> None:
         headers = officer()
-        category = str(desk.shop.category_id)
+        category = str(shop_client.shop.category_id)
         kinds = {
             "fee": FEE,
             "category_commission": {"categoryId": category, "commissionBps": 250},
@@ -186,80 +195,82 @@ class TestProposals:
             "maintenance": {"active": True, "message": "New shelves.", "until": iso(later(hours=1))},
             "payout_resume": {"reason": "Mended."},
         }
-        database = desk.client.application.extensions["marketplace"].database
+        database = shop_client.client.application.extensions["marketplace"].database
         database.in_transaction(halts.halt_payouts, "ESCROW_DRIFT: a rule", NOW)
         for kind, payload in kinds.items():
-            made = file_proposal(desk, headers, kind=kind, payload=payload)
+            made = file_proposal(shop_client, headers, kind=kind, payload=payload)
             assert made["kind"] == kind
             assert payload.items() <= made["payload"].items()
 
-    def test_payout_resume_without_halt_is_refused(self, desk: ShopClient, officer: Officer) -> None:
-        answer = propose(desk, officer(), kind="payout_resume", payload={"reason": "In case."})
+    def test_payout_resume_without_halt_is_refused(self, shop_client: ShopClient, officer: Officer) -> None:
+        answer = propose(shop_client, officer(), kind="payout_resume", payload={"reason": "In case."})
         assert_problem(answer, 409, "CONCURRENCY_CONFLICT")
 
     def test_payout_resume_is_not_approved_after_new_finding(
-        self, desk: ShopClient, officer: Officer
+        self, shop_client: ShopClient, officer: Officer
     ) -> None:
-        database = desk.client.application.extensions["marketplace"].database
+        database = shop_client.client.application.extensions["marketplace"].database
         database.in_transaction(halts.halt_payouts, "ESCROW_DRIFT: a rule", NOW, facts={"rows": 1})
-        made = file_proposal(desk, officer(), kind="payout_resume", payload={"reason": "Mended."})
+        made = file_proposal(shop_client, officer(), kind="payout_resume", payload={"reason": "Mended."})
         database.in_transaction(
             halts.halt_payouts, "ESCROW_DRIFT: another", later(hours=1), facts={"rows": 2}
         )
         path, other = f"{PATH}/{made['id']}", officer()
 
-        shown = desk.get(path, other).json["data"]
+        shown = shop_client.get(path, other).json["data"]
 
         assert [item["facts"] for item in shown["before"]["found"]] == [{"rows": 1}]
         assert [item["facts"] for item in shown["current"]["found"]] == [{"rows": 1}, {"rows": 2}]
         assert shown["effect"]["resumes"] is False
-        assert_problem(desk.post(f"{path}/approve", other), 409, "CONCURRENCY_CONFLICT")
-        assert desk.get(path, other).json["data"]["status"] == "pending"
+        assert_problem(shop_client.post(f"{path}/approve", other), 409, "CONCURRENCY_CONFLICT")
+        assert shop_client.get(path, other).json["data"]["status"] == "pending"
 
     def test_rejected_proposal_cannot_be_approved_or_rejected_again(
-        self, desk: ShopClient, officer: Officer
+        self, shop_client: ShopClient, officer: Officer
     ) -> None:
-        made = file_proposal(desk, officer())
+        made = file_proposal(shop_client, officer())
         path = f"{PATH}/{made['id']}"
-        assert faults(desk.post(f"{path}/reject", officer(), {})) == ["reason"]
+        assert faults(shop_client.post(f"{path}/reject", officer(), {})) == ["reason"]
 
-        answer = desk.post(f"{path}/reject", officer(), {"reason": "Not now."})
+        answer = shop_client.post(f"{path}/reject", officer(), {"reason": "Not now."})
 
         assert (answer.json["data"]["status"], answer.json["data"]["rejectionReason"]) == (
             "rejected",
             "Not now.",
         )
-        assert_problem(desk.post(f"{path}/approve", officer()), 409, "CONCURRENCY_CONFLICT")
+        assert_problem(shop_client.post(f"{path}/approve", officer()), 409, "CONCURRENCY_CONFLICT")
         assert_problem(
-            desk.post(f"{path}/reject", officer(), {"reason": "Again."}), 409, "CONCURRENCY_CONFLICT"
+            shop_client.post(f"{path}/reject", officer(), {"reason": "Again."}), 409, "CONCURRENCY_CONFLICT"
         )
 
     def test_proposal_expires_after_seven_days(
-        self, desk: ShopClient, officer: Officer, clock: MovableClock
+        self, shop_client: ShopClient, officer: Officer, clock: MovableClock
     ) -> None:
-        made = file_proposal(desk, officer())
+        made = file_proposal(shop_client, officer())
         clock.now = later(days=7)
         path = f"{PATH}/{made['id']}"
-        problem = assert_problem(desk.post(f"{path}/approve", officer()), 409, "CONCURRENCY_CONFLICT")
+        problem = assert_problem(shop_client.post(f"{path}/approve", officer()), 409, "CONCURRENCY_CONFLICT")
         assert "expired" in problem["detail"]
-        assert desk.get(path, officer()).json["data"]["status"] == "expired"
+        assert shop_client.get(path, officer()).json["data"]["status"] == "expired"
 
     def test_proposal_with_future_effective_date_stays_approved(
-        self, desk: ShopClient, officer: Officer
+        self, shop_client: ShopClient, officer: Officer
     ) -> None:
-        approved = propose_and_approve(desk, officer, effectiveAt=iso(later(hours=1)))
+        approved = propose_and_approve(shop_client, officer, effectiveAt=iso(later(hours=1)))
         assert (approved["status"], approved["activatedAt"]) == ("approved", None)
         assert approved["nextActions"] == ["reject"]
 
-    def test_proposals_are_filtered_sorted_and_paged(self, desk: ShopClient, officer: Officer) -> None:
+    def test_proposals_are_filtered_sorted_and_paged(self, shop_client: ShopClient, officer: Officer) -> None:
         headers = officer()
-        with desk.database.transaction() as session:
+        with shop_client.database.transaction() as session:
             session.execute(text("DELETE FROM platform_proposals WHERE status <> 'active'"))
-        made = [file_proposal(desk, headers, payload=FEE | {"value": value})["id"] for value in (1, 2, 3)]
-        desk.post(f"{PATH}/{made[1]}/reject", officer(), {"reason": "Not now."})
+        made = [
+            file_proposal(shop_client, headers, payload=FEE | {"value": value})["id"] for value in (1, 2, 3)
+        ]
+        shop_client.post(f"{PATH}/{made[1]}/reject", officer(), {"reason": "Not now."})
 
         def ids(**query: Any) -> list[str]:
-            answer = desk.get(PATH, headers, **query)
+            answer = shop_client.get(PATH, headers, **query)
             assert answer.status_code == 200, answer.json
             return [row["id"] for row in answer.json["data"]]
 
@@ -267,84 +278,90 @@ class TestProposals:
         assert ids(status="pending", order="asc") == [made[0], made[2]]
         assert ids(status="rejected", kind="fee") == [made[1]]
         assert ids(status="pending", kind="maintenance") == []
-        page = desk.get(PATH, headers, status="pending", limit=1, page=2).json
+        page = shop_client.get(PATH, headers, status="pending", limit=1, page=2).json
         assert [row["id"] for row in page["data"]] == [made[0]]
         assert (page["meta"]["total"], page["meta"]["total_pages"]) == (2, 2)
-        assert faults(desk.get(PATH, headers, status="odd")) == ["status"]
-        assert faults(desk.get(PATH, headers, sort="reason")) == ["sort"]
+        assert faults(shop_client.get(PATH, headers, status="odd")) == ["status"]
+        assert faults(shop_client.get(PATH, headers, sort="reason")) == ["sort"]
 
 
 class TestStatus:
-    def status(self, desk: ShopClient) -> dict[str, Any]:
-        answer = desk.client.get("/api/status")
+    def status(self, shop_client: ShopClient) -> dict[str, Any]:
+        answer = shop_client.client.get("/api/status")
         assert answer.status_code == 200
         assert answer.headers["Cache-Control"] == "public, max-age=30"
         found: dict[str, Any] = answer.json["data"]
         return found
 
-    def test_status_is_operational_without_incidents(self, desk: ShopClient) -> None:
-        with desk.database.reading() as session:
+    def test_status_is_operational_without_incidents(self, shop_client: ShopClient) -> None:
+        with shop_client.database.reading() as session:
             assert halts.fetch_current_halt(session) is None
-        found = self.status(desk)
+        found = self.status(shop_client)
         assert found["maintenance"] == {"active": False, "message": None, "until": None}
         assert {item["name"]: item["status"] for item in found["components"]}["database"] == "operational"
         assert found["features"]["checkout"] is True
 
     def test_maintenance_is_shown_immediately_and_blocks_new_orders(
-        self, desk: ShopClient, officer: Officer
+        self, shop_client: ShopClient, officer: Officer
     ) -> None:
-        self.status(desk)
+        self.status(shop_client)
         until = iso(later(minutes=10))
         payload = {"active": True, "message": "New shelves.", "until": until}
-        propose_and_approve(desk, officer, kind="maintenance", payload=payload)
+        propose_and_approve(shop_client, officer, kind="maintenance", payload=payload)
 
-        found = self.status(desk)
+        found = self.status(shop_client)
         assert (found["status"], found["maintenance"]) == ("maintenance", payload)
         wanted = {
-            "items": [{"productId": str(desk.product()), "quantity": 1}],
+            "items": [{"productId": str(shop_client.product()), "quantity": 1}],
             "shippingAddress": {"hostel": "Moremi"},
         }
         for path in ("/api/orders", "/api/orders/checkout"):
-            answer = desk.post(path, desk.buyer, wanted, key=str(uuid4()))
+            answer = shop_client.post(path, shop_client.buyer, wanted, key=str(uuid4()))
             assert_problem(answer, 503, "SERVICE_UNAVAILABLE")
             assert answer.headers["Retry-After"] == "600"
-        assert desk.get("/api/orders", desk.buyer).status_code == 200
+        assert shop_client.get("/api/orders", shop_client.buyer).status_code == 200
 
-        propose_and_approve(desk, officer, kind="maintenance", payload={"active": False})
-        assert self.status(desk)["maintenance"]["active"] is False
-        assert desk.post("/api/orders", desk.buyer, wanted).status_code == 201
+        propose_and_approve(shop_client, officer, kind="maintenance", payload={"active": False})
+        assert self.status(shop_client)["maintenance"]["active"] is False
+        assert shop_client.post("/api/orders", shop_client.buyer, wanted).status_code == 201
 
-    def test_payout_halt_is_shown_until_resumed(self, desk: ShopClient, officer: Officer) -> None:
+    def test_payout_halt_is_shown_until_resumed(self, shop_client: ShopClient, officer: Officer) -> None:
         def payouts() -> str:
-            return {item["name"]: item["status"] for item in self.status(desk)["components"]}["payouts"]
+            return {item["name"]: item["status"] for item in self.status(shop_client)["components"]}[
+                "payouts"
+            ]
 
         # The application's database object invalidates the cached status.
-        database = desk.client.application.extensions["marketplace"].database
+        database = shop_client.client.application.extensions["marketplace"].database
         database.in_transaction(halts.halt_payouts, "ESCROW_DRIFT: a rule", NOW)
         assert payouts() == "degraded"
-        carried = propose_and_approve(desk, officer, kind="payout_resume", payload={"reason": "Mended."})
+        carried = propose_and_approve(
+            shop_client, officer, kind="payout_resume", payload={"reason": "Mended."}
+        )
         assert carried["before"]["haltReason"] == "ESCROW_DRIFT: a rule"
         assert payouts() == "operational"
 
-    def test_staff_see_payout_halts_with_time_and_reason(self, desk: ShopClient, officer: Officer) -> None:
-        database = desk.client.application.extensions["marketplace"].database
+    def test_staff_see_payout_halts_with_time_and_reason(
+        self, shop_client: ShopClient, officer: Officer
+    ) -> None:
+        database = shop_client.client.application.extensions["marketplace"].database
         for hour in (0, 1):
             database.in_transaction(halts.halt_payouts, f"ESCROW_DRIFT: rule {hour}", later(hours=hour))
             if hour == 0:
                 carried = propose_and_approve(
-                    desk, officer, kind="payout_resume", payload={"reason": "Mended."}
+                    shop_client, officer, kind="payout_resume", payload={"reason": "Mended."}
                 )
-        headers = desk.officer("support")
+        headers = shop_client.officer("support")
 
-        first = desk.get("/api/platform/halts", headers, limit=1).json
+        first = shop_client.get("/api/platform/halts", headers, limit=1).json
         [row] = first["data"]
         assert (row["state"], row["reason"], row["proposalId"]) == ("halted", "ESCROW_DRIFT: rule 1", None)
         cursor = first["meta"]["next_cursor"]
-        [row] = desk.get("/api/platform/halts", headers, limit=1, cursor=cursor).json["data"]
+        [row] = shop_client.get("/api/platform/halts", headers, limit=1, cursor=cursor).json["data"]
         assert (row["state"], row["reason"]) == ("resumed", "ESCROW_DRIFT: rule 0")
         assert (row["proposalId"], row["resumedAt"]) == (carried["id"], carried["activatedAt"])
-        for others in (desk.buyer, desk.vendor):
-            assert_problem(desk.get("/api/platform/halts", others), 403, "AUTH_FORBIDDEN")
+        for others in (shop_client.buyer, shop_client.vendor):
+            assert_problem(shop_client.get("/api/platform/halts", others), 403, "AUTH_FORBIDDEN")
 
     def test_status_is_answered_without_database_and_cache(self, services: Services) -> None:
         port = closed_port()

@@ -24,7 +24,7 @@ from tests.support.purchases import (
     SERVICE_FEE_MINOR,
     Shop,
     apply,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     balances_of_order,
     check_out,
     fill_wallet,
@@ -150,7 +150,7 @@ def test_checkout_totals_add_up_to_the_kobo(database: Database, case: Case) -> N
             assert rows[number]["status"] == ("paid_escrow" if part == total else "pending_payment")
         due = [total - part for part, total in zip(parts, totals, strict=True)]
         assert (done.payment.amount_minor if done.payment else 0) == sum(due)
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 @hypothesis_settings(
@@ -189,9 +189,9 @@ def test_cancellation_and_charge_neither_create_nor_lose_a_kobo(database: Databa
             + refunds_in_transit(session, buyer.id)
             + quarantined_minor(session, buyer.id)
         )
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
         deliver_and_check_shares(session, shops, done.order_ids)
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 def dues(session: Session, order_ids: tuple[UUID, ...]) -> dict[UUID, int]:

@@ -25,18 +25,18 @@ from marketplace.payments.refunds import buyer_accounts, gateway_refund, order_c
 from marketplace.providers.gateway.payloads import GatewayRefund
 from tests.support.depth import case_count
 from tests.support.finance import (
+    buyer_debt_of,
     claw_back,
     deliver,
     dispute_charge,
     make_officer,
-    mend_refund,
-    owed_by,
+    recover_refund,
     refund,
 )
 from tests.support.purchases import (
     NOW,
     apply,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     check_out,
     make_charge,
     make_product,
@@ -222,7 +222,7 @@ class DisputeLifecycle(RuleBasedStateMachine):
                 for note, one in self.reports.items()
                 if gateway_refund.parse_refund_reference(note)[0] == refund_id
             ]  # type: ignore[index]
-            self.attempt(mend_refund, refund_id, self.officer, trigger, *report)
+            self.attempt(recover_refund, refund_id, self.officer, trigger, *report)
 
     @rule()
     def offset_buyer_debt(self) -> None:
@@ -235,7 +235,7 @@ class DisputeLifecycle(RuleBasedStateMachine):
     def ledger_invariants_hold(self) -> None:
         """Check the ledger invariants."""
         with self.database.reading() as session:
-            assert_books_are_whole(session)
+            assert_ledger_is_consistent(session)
 
     def teardown(self) -> None:
         """Finish all refunds and disputes, then check that each kobo is accounted for once."""
@@ -274,7 +274,7 @@ class DisputeLifecycle(RuleBasedStateMachine):
         lost = [charge_id for charge_id, state in self.disputes.items() if state == LOST]
         taken = sum(min(self.disputed_minor[one] or self.charges[one], self.charges[one]) for one in lost)
         with self.database.reading() as session:
-            wallet, owed = wallet_of(session, self.shop.buyer.id), owed_by(session, self.shop.buyer.id)
+            wallet, owed = wallet_of(session, self.shop.buyer.id), buyer_debt_of(session, self.shop.buyer.id)
             moved = Counter(fetch_balances_by_kind(session))
         moved.subtract(self.before)
 

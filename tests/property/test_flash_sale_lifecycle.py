@@ -31,7 +31,7 @@ from tests.support.flash_sales import act, item_of, put_on_sale, sold_of
 from tests.support.purchases import (
     NOW,
     Shop,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     make_product,
     make_shop,
     pay,
@@ -266,7 +266,7 @@ class FlashSaleMachine(RuleBasedStateMachine):
             assert {sale.id: sold_of(session, sale.id) for sale in self.sales} == {
                 sale.id: sale.sold for sale in self.sales
             }
-            assert_books_are_whole(session)
+            assert_ledger_is_consistent(session)
 
 
 def test_order_has_the_price_valid_at_placement(own_database: Database) -> None:

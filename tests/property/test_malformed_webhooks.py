@@ -18,7 +18,7 @@ from tests.support.depth import case_count
 from tests.support.gateway import GATEWAY_KEY, sign
 from tests.support.messaging import MESSAGES, message, status
 from tests.support.probes import changed
-from tests.support.purchases import NOW, assert_books_are_whole
+from tests.support.purchases import NOW, assert_ledger_is_consistent
 
 EXAMPLES = case_count(40, deep=500)
 FINAL_STATUSES = {"processed", "duplicate", "ignored", "dead"}
@@ -173,7 +173,7 @@ def test_gateway_event_with_any_content_reaches_a_final_status(
     WebhookDelivery(separate_services, client, "/api/payments/webhook").deliver(body)
 
     with separate_services.database.reading() as session:
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 @settings(max_examples=EXAMPLES)

@@ -41,7 +41,7 @@ from tests.support.gateway_events import dispute_data
 from tests.support.purchases import (
     NOW,
     Shop,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     make_product,
     make_shop,
     pin_of,
@@ -424,7 +424,7 @@ class OrderLifecycle(RuleBasedStateMachine):
     def ledger_invariants_hold(self) -> None:
         """Check the invariants of ledger, escrow and stock."""
         with self.database.reading() as session:
-            assert_books_are_whole(session)
+            assert_ledger_is_consistent(session)
 
     @invariant()
     def order_histories_follow_the_transition_table(self) -> None:

@@ -32,8 +32,17 @@ from marketplace.webhooks import inbox as webhooks
 from tests.support.depth import case_count
 from tests.support.finance import act_of, make_officer
 from tests.support.in_memory_transfers import InMemoryTransfers
-from tests.support.payouts import OWED_MINOR, Payee, intents_in, make_account, make_payees, owe, owed, owes
-from tests.support.purchases import NOW, assert_books_are_whole
+from tests.support.payouts import (
+    OWED_MINOR,
+    Payee,
+    credit_balance,
+    intents_in,
+    make_account,
+    make_payees,
+    payable_balance_of,
+    record_vendor_debt,
+)
+from tests.support.purchases import NOW, assert_ledger_is_consistent
 
 PICK = st.integers(0, 10**6)
 VENDORS = 3
@@ -83,14 +92,14 @@ class PayoutLifecycle(RuleBasedStateMachine):
     def release(self, index: int, minor: int) -> None:
         """Credit a vendor, like the release of an order."""
         with self.database.transaction() as session:
-            owe(session, self.payees[index], minor)
+            credit_balance(session, self.payees[index], minor)
         self.owed[index] += minor
 
     @rule(index=st.integers(0, VENDORS - 1), minor=st.integers(1, 300_000))
     def claw_back(self, index: int, minor: int) -> None:
         """Add vendor debt, like a refund after release."""
         with self.database.transaction() as session:
-            owes(session, self.payees[index], minor)
+            record_vendor_debt(session, self.payees[index], minor)
         self.clawed_back[index] += minor
 
     @rule(index=st.integers(0, VENDORS - 1), minor=st.integers(100_000, 400_000))
@@ -336,7 +345,7 @@ class PayoutLifecycle(RuleBasedStateMachine):
 
     def check(self, session: Session) -> None:
         """Compare the ledger with the gateway and the earned amounts, and check that batches are final."""
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
         assert self.gateway.wrong == []
         rows = session.execute(
             text(
@@ -377,7 +386,7 @@ class PayoutLifecycle(RuleBasedStateMachine):
             {"id": payee.store_id},
         ).scalar_one()
         owing = fetch_balance(session, account=accounts.vendor_receivable(payee.store_id))
-        return owed(session, payee) - owing + int(waiting)
+        return payable_balance_of(session, payee) - owing + int(waiting)
 
 
 def test_ledger_matches_the_gateway_after_random_payout_steps(own_database: Database) -> None:

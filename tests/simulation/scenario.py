@@ -31,7 +31,7 @@ from tests.support.finance import act_of, claw_back, make_officer, refund
 from tests.support.purchases import (
     NOW,
     Shop,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     check_out,
     fill_wallet,
     make_product,
@@ -480,7 +480,7 @@ class Scenario:
     def check(self) -> None:
         """Check all rules."""
         with self.database.reading() as session:
-            assert_books_are_whole(session)
+            assert_ledger_is_consistent(session)
             held = self._gateway_balance(session) - self.money_before
         self._check_gateway(held)
         both = self.rows(

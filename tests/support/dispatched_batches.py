@@ -16,8 +16,8 @@ from sandbox.process import wait_until
 from tasks.dispatcher import Dispatcher
 from tests.support.alerts import open_about
 from tests.support.gateway import TestGateway, event_of
-from tests.support.payouts import OWED_MINOR, make_payees, owed
-from tests.support.purchases import NOW, assert_books_are_whole
+from tests.support.payouts import OWED_MINOR, make_payees, payable_balance_of
+from tests.support.purchases import NOW, assert_ledger_is_consistent
 from tests.support.transfers import batch_status, dispatched_batch, statuses_in, transfers_in
 
 
@@ -166,8 +166,8 @@ class Case:
         assert self.statuses == {("success", "success")}
         assert self.status == "completed"
         with self.database.reading() as session:
-            assert [owed(session, payee) for payee in self.payees] == [0] * len(self.payees)
-            assert_books_are_whole(session)
+            assert [payable_balance_of(session, payee) for payee in self.payees] == [0] * len(self.payees)
+            assert_ledger_is_consistent(session)
 
 
 class UnreliableTransfers(CrashingTransfers):

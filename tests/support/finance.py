@@ -83,7 +83,7 @@ def deliver(session: Session, shop: Shop, order_id: UUID) -> None:
     release(session, shop, order_id)
 
 
-def mend_refund(
+def recover_refund(
     session: Session,
     refund_id: UUID,
     officer: Caller,
@@ -97,7 +97,7 @@ def mend_refund(
     return work(session, failed_refund=stuck, attempts=known, act=act_of(officer, now=now))
 
 
-def owed_by(session: Session, buyer_id: UUID) -> int:
+def buyer_debt_of(session: Session, buyer_id: UUID) -> int:
     """Return the buyer's debt."""
     return fetch_balance(session, account=accounts.buyer_receivable(buyer_id))
 
@@ -126,10 +126,10 @@ def dispute_charge(
         {"id": gateway_charge_id},
     ).scalar_one()
     data = dispute_data(reference, int(gateway_charge_id), id=int(gateway_charge_id)) | values
-    told = GatewayDispute.from_wire(data | {"resolution": resolution})
-    assert record_chargeback(session, reported=told, is_final=resolution is not None, now=NOW)
+    reported = GatewayDispute.from_wire(data | {"resolution": resolution})
+    assert record_chargeback(session, reported=reported, is_final=resolution is not None, now=NOW)
     found: UUID = session.execute(
-        text("SELECT id FROM charge_disputes WHERE gateway_dispute_id = :id"), {"id": told.id}
+        text("SELECT id FROM charge_disputes WHERE gateway_dispute_id = :id"), {"id": reported.id}
     ).scalar_one()
     return found
 
@@ -159,22 +159,22 @@ def refunds_of(session: Session, order_id: UUID) -> list[dict[str, Any]]:
     return [dict(row) for row in rows.mappings()]
 
 
-def sums_of(session: Session, order_id: UUID) -> list[tuple[str, str, int]]:
+def refund_summaries_of(session: Session, order_id: UUID) -> list[tuple[str, str, int]]:
     """Give destination, status and amount of an order's refunds."""
     return [(row["destination"], row["status"], row["amount_minor"]) for row in refunds_of(session, order_id)]
 
 
-def say(session: Session, refund_id: UUID, status: str, **values: Any) -> str:
-    """Have the gateway tell of a refund."""
+def report_refund_status(session: Session, refund_id: UUID, status: str, **values: Any) -> str:
+    """Apply a status of a refund as the gateway reports it."""
     row = session.execute(
         text("SELECT amount_minor, attempt FROM refunds WHERE id = :id"), {"id": refund_id}
     ).one()
     # An attempt keeps the same gateway id in all reports.
     given = {"id": str((refund_id.int + row[1]) % 10**12), "amount_minor": row[0]} | values
-    told = GatewayRefund(
+    reported = GatewayRefund(
         status=status, merchant_note=gateway_refund.refund_reference(refund_id, row[1]), **given
     )
-    return gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=told, now=NOW)
+    return gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=reported, now=NOW)
 
 
 def times_to_ask(session: Session, refund_id: UUID) -> int:
@@ -197,7 +197,7 @@ def audited(session: Session, target_id: UUID) -> list[tuple[str, dict[str, Any]
     return [tuple(row) for row in rows]
 
 
-def told(session: Session, user_id: UUID) -> list[str]:
+def notification_types_of(session: Session, user_id: UUID) -> list[str]:
     """List the types of a user's notifications, oldest first."""
     rows = session.execute(
         text("SELECT type FROM notifications WHERE user_id = :id ORDER BY id"), {"id": user_id}

@@ -43,7 +43,7 @@ def sold_of(session: Session, sale_id: UUID) -> int:
     return sold
 
 
-def left_of(session: Session, product_id: UUID) -> int | None:
+def sale_units_left(session: Session, product_id: UUID) -> int | None:
     """Return the remaining units of a product's flash sale."""
     left: int | None = row_of(session, "products", id=product_id)["sale_left"]
     return left

@@ -11,7 +11,7 @@ from tests.support.finance import make_officer
 from tests.support.purchases import NOW, later
 
 
-def carried(session: Session) -> UUID:
+def approved_resume_proposal(session: Session) -> UUID:
     """Give a proposal to resume payouts that two officers carried."""
     found: UUID = session.execute(
         text(
@@ -34,5 +34,9 @@ def resume(session: Session) -> None:
     halt = halts.fetch_current_halt(session)
     assert halt is not None
     halts.resume_payouts(
-        session, halt_id=halt.id, mark=halt.mark, proposal_id=carried(session), now=later(hours=1)
+        session,
+        halt_id=halt.id,
+        mark=halt.mark,
+        proposal_id=approved_resume_proposal(session),
+        now=later(hours=1),
     )

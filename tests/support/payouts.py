@@ -82,7 +82,7 @@ def make_payee(
     store_id, vendor = make_store(session, campus_id=campus_id or make_campus(session), **store)
     payee = Payee(vendor, store_id, make_account(session, vendor.id, **account or {}))
     if owed_minor:
-        owe(session, payee, owed_minor)
+        credit_balance(session, payee, owed_minor)
     return payee
 
 
@@ -97,11 +97,11 @@ def make_wallet_payee(session: Session, *, owed_minor: int = OWED_MINOR, **accou
     user = make_person(session)
     payee = Payee(user, None, make_account(session, user.id, **account))
     if owed_minor:
-        owe(session, payee, owed_minor)
+        credit_balance(session, payee, owed_minor)
     return payee
 
 
-def owe(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NOW) -> None:
+def credit_balance(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NOW) -> None:
     """Increase a payee's payable balance, as a released order would."""
     post_transaction(
         session,
@@ -116,7 +116,7 @@ def owe(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NO
     )
 
 
-def owes(
+def record_vendor_debt(
     session: Session, payee: Payee, amount_minor: int, *, kind: str = "clawback", now: datetime = NOW
 ) -> None:
     """Create a vendor debt, by default as a refund after release would."""
@@ -134,7 +134,7 @@ def owes(
     )
 
 
-def owed(session: Session, payee: Payee) -> int:
+def payable_balance_of(session: Session, payee: Payee) -> int:
     """Return the payee's payable balance in kobo."""
     return fetch_balance(session, account=payee.balance)
 
@@ -164,7 +164,7 @@ def stores_of(payees: Sequence[Payee]) -> list[UUID]:
     return [payee.store_id for payee in payees if payee.store_id is not None]
 
 
-def ask(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NOW) -> UUID:
+def request_payout(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NOW) -> UUID:
     """Request a withdrawal, which waits for the next batch, and return the intent."""
     wish = PayoutRequest(accounting.Payee(payee.user.id, payee.store_id), payee.account_id, amount_minor)
     made = accounting.reserve_payouts(

@@ -356,7 +356,7 @@ def trail_of(session: Session, order_id: UUID) -> list[tuple[str | None, str, st
     return [tuple(row) for row in rows]
 
 
-def assert_books_are_whole(session: Session) -> None:
+def assert_ledger_is_consistent(session: Session) -> None:
     """Assert the ledger invariants: no violation, and assets plus costs equal liabilities plus income."""
     found = verify_ledger(session)
     assert found == [], [(v.rule, v.rows[:3]) for v in found]

@@ -10,7 +10,7 @@ _CONSONANTS = "bcdfghjklmnpqrstvwxz"
 _VOWELS = "aeiou"
 
 
-def invented(length: int = 9) -> str:
+def unique_word(length: int = 9) -> str:
     """Make a unique word without similar words, because tests share a database."""
     chance = random.SystemRandom()
     return "".join(chance.choice(_VOWELS if place % 2 else _CONSONANTS) for place in range(length)) + "q"

@@ -20,51 +20,57 @@ def wire(moment: datetime) -> str:
     return moment.isoformat().replace("+00:00", "Z")
 
 
-def path_of(desk: ShopClient, store_id: UUID | None = None) -> str:
+def path_of(shop_client: ShopClient, store_id: UUID | None = None) -> str:
     """Give the path of a store's profile."""
-    return f"/api/vendors/profile/{store_id or desk.shop.store_id}"
+    return f"/api/vendors/profile/{store_id or shop_client.shop.store_id}"
 
 
 def put(
-    desk: ShopClient, body: dict[str, Any], *, by: dict[str, str] | None = None, headers: dict[str, str] | None = None
-) -> Any:  # fmt: skip
+    shop_client: ShopClient,
+    body: dict[str, Any],
+    *,
+    by: dict[str, str] | None = None,
+    headers: dict[str, str] | None = None,
+) -> Any:
     """Send a change of a profile."""
-    return desk.client.put(path_of(desk), json=body, headers=(by or desk.vendor) | (headers or {}))
+    return shop_client.client.put(
+        path_of(shop_client), json=body, headers=(by or shop_client.vendor) | (headers or {})
+    )
 
 
-def changed(desk: ShopClient, body: dict[str, Any], **how: Any) -> dict[str, Any]:
+def changed(shop_client: ShopClient, body: dict[str, Any], **how: Any) -> dict[str, Any]:
     """Change a profile and return the new profile."""
-    answer = put(desk, body, **how)
+    answer = put(shop_client, body, **how)
     assert answer.status_code == 200, answer.text
     data: dict[str, Any] = answer.json["data"]
     return data
 
 
-def shown(desk: ShopClient, by: dict[str, str] | None = None) -> dict[str, Any]:
+def shown(shop_client: ShopClient, by: dict[str, str] | None = None) -> dict[str, Any]:
     """Show a profile."""
-    answer = desk.client.get(path_of(desk), headers=by or {})
+    answer = shop_client.client.get(path_of(shop_client), headers=by or {})
     assert answer.status_code == 200, answer.text
     data: dict[str, Any] = answer.json["data"]
     return data
 
 
-def set_columns(desk: ShopClient, **columns: Any) -> None:
+def set_columns(shop_client: ShopClient, **columns: Any) -> None:
     """Change the store behind the API."""
-    with desk.database.transaction() as session:
-        store = session.get_one(VendorProfile, desk.shop.store_id)
+    with shop_client.database.transaction() as session:
+        store = session.get_one(VendorProfile, shop_client.shop.store_id)
         for name, value in columns.items():
             setattr(store, name, value)
 
 
-def accounts_of(desk: ShopClient, user_id: UUID) -> list[dict[str, Any]]:
+def accounts_of(shop_client: ShopClient, user_id: UUID) -> list[dict[str, Any]]:
     """Give somebody's bank accounts, the earliest first."""
-    with desk.database.reading() as session:
+    with shop_client.database.reading() as session:
         accounts = PayoutAccount.__table__
         rows = session.execute(select(accounts).where(accounts.c.user_id == user_id).order_by(accounts.c.id))
         return [dict(row) for row in rows.mappings()]
 
 
-def phone_of(desk: ShopClient, phone: str | None) -> None:
+def phone_of(shop_client: ShopClient, phone: str | None) -> None:
     """Change the vendor's phone number."""
-    answer = desk.client.put("/api/users/me", json={"phone": phone}, headers=desk.vendor)
+    answer = shop_client.client.put("/api/users/me", json={"phone": phone}, headers=shop_client.vendor)
     assert answer.status_code == 200, answer.text

@@ -28,6 +28,6 @@ def at_once(work: Callable[[Given], Done], given: Sequence[Given]) -> list[Done 
         return list(pool.map(one, given, timeout=BOUND_SECONDS))
 
 
-def unforeseen(results: Sequence[object], *foreseen: type[Exception]) -> list[object]:
+def unexpected_errors(results: Sequence[object], *foreseen: type[Exception]) -> list[object]:
     """List the unexpected exceptions among results."""
     return [found for found in results if isinstance(found, Exception) and not isinstance(found, foreseen)]

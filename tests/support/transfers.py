@@ -54,7 +54,7 @@ def batch_status(session: Session, batch_id: UUID) -> str:
     return str(row.status)
 
 
-def word(transfer: dict[str, Any], status: str, **values: Any) -> GatewayTransfer:
+def transfer_report(transfer: dict[str, Any], status: str, **values: Any) -> GatewayTransfer:
     """Build the gateway's report of a transfer."""
     given: dict[str, Any] = {
         "id": str(transfer["id"].int % 10**12),
@@ -67,19 +67,21 @@ def word(transfer: dict[str, Any], status: str, **values: Any) -> GatewayTransfe
     return GatewayTransfer(**given | values)
 
 
-def hear(
+def handle_transfer_report(
     session: Session, transfer: dict[str, Any], outcome: str, *, now: datetime = NOW, **values: Any
 ) -> None:
     """Have an event of the gateway about a transfer."""
     apply_status.handle_transfer_event(
-        session, outcome=outcome, transfer=word(transfer, outcome, **values), now=now
+        session, outcome=outcome, transfer=transfer_report(transfer, outcome, **values), now=now
     )
 
 
 def answer(session: Session, transfer: dict[str, Any], status: str, **values: Any) -> str:
     """Have the gateway answer, when asked, about a transfer."""
     row = apply_status.lock_payout(session, reference=transfer["reference"])
-    return apply_status.apply_gateway_status(session, row, word(transfer, status, **values), now=NOW)
+    return apply_status.apply_gateway_status(
+        session, row, transfer_report(transfer, status, **values), now=NOW
+    )
 
 
 def exceptions_of(session: Session, reference: str) -> list[tuple[str, int]]:

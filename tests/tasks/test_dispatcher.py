@@ -31,7 +31,7 @@ from tests.support.purchases import (
     row_of,
     status_of,
 )
-from tests.support.threads import at_once, unforeseen
+from tests.support.threads import at_once, unexpected_errors
 
 TOPIC = "test.topic"
 # Earlier than all other due rows, so that a sweep takes these rows first.
@@ -260,7 +260,7 @@ class TestSweeping:
 
         swept = at_once(lambda relay: relay.sweep_inbox(later()), [Dispatcher(away) for _ in range(4)])
 
-        assert unforeseen(swept) == []
+        assert unexpected_errors(swept) == []
         with database.reading() as session:
             rows = [row_of(session, "webhook_inbox", id=row_id) for row_id in inbox]
             assert Counter(row["status"] for row in rows) == {"processed": 6, "duplicate": 6}

@@ -28,8 +28,8 @@ from tests.support.dispatched_batches import (
 )
 from tests.support.finance import act_of, make_officer
 from tests.support.gateway import MovableClock, TestGateway
-from tests.support.payouts import OWED_MINOR, Payee, make_account, owed
-from tests.support.purchases import NOW, assert_books_are_whole
+from tests.support.payouts import OWED_MINOR, Payee, make_account, payable_balance_of
+from tests.support.purchases import NOW, assert_ledger_is_consistent
 
 
 @pytest.fixture
@@ -229,7 +229,7 @@ class TestSweep:
         assert row["payout_status"] == "success"
         with case.database.reading() as session:
             assert "TRANSFER_SENT_AFTER_ALL" in open_about(session, f"payout:{row['intent_id']}")
-            assert_books_are_whole(session)
+            assert_ledger_is_consistent(session)
 
     def test_payout_polling_is_a_periodic_task(self, relay: Dispatcher, paying_services: Services) -> None:
         assert isinstance(
@@ -339,6 +339,6 @@ class TestBlockedResend:
 
         assert voided.status == "failed"
         with case.database.reading() as session:
-            assert owed(session, payee) == OWED_MINOR
+            assert payable_balance_of(session, payee) == OWED_MINOR
             assert open_about(session, f"payout:{voided.id}") == {}
-            assert_books_are_whole(session)
+            assert_ledger_is_consistent(session)

@@ -23,10 +23,10 @@ from tests.support.dispatched_batches import (
     UnreliableTransfers,
     deliver,
 )
-from tests.support.finance import told
+from tests.support.finance import notification_types_of
 from tests.support.gateway import MovableClock, TestGateway
-from tests.support.payouts import OWED_MINOR, Payee, owed
-from tests.support.purchases import NOW, assert_books_are_whole, later, row_of
+from tests.support.payouts import OWED_MINOR, Payee, payable_balance_of
+from tests.support.purchases import NOW, assert_ledger_is_consistent, later, row_of
 from tests.support.transfers import dispatched_batch, exceptions_of, statuses_in
 
 
@@ -59,7 +59,7 @@ class TestWorker:
         case.assert_paid()
         for payee in case.payees:
             with case.database.reading() as session:
-                assert told(session, payee.user.id)[-1:] == ["payout_sent"]
+                assert notification_types_of(session, payee.user.id)[-1:] == ["payout_sent"]
 
     def test_transfer_recipient_is_created_once_per_account(self, relay: Dispatcher, case: Case) -> None:
         case.work(relay)
@@ -262,14 +262,14 @@ class TestFailures:
         assert statuses.pop(spoilt["reference"]) == ("failed", "pending")
         assert set(statuses.values()) == {("submitted", "submitted")}
         with case.database.reading() as session:
-            assert owed(session, payee) == OWED_MINOR
+            assert payable_balance_of(session, payee) == OWED_MINOR
             assert exceptions_of(session, spoilt["reference"]) == [("failed", OWED_MINOR)]
-            assert told(session, payee.user.id)[-1:] == ["payout_failed"]
+            assert notification_types_of(session, payee.user.id)[-1:] == ["payout_failed"]
         for data in case.known():
             deliver(case, data)
         assert case.status == "partially_failed"
         with case.database.reading() as session:
-            assert_books_are_whole(session)
+            assert_ledger_is_consistent(session)
 
     def test_unknown_recipient_is_created_again_for_next_payout(
         self, relay: Dispatcher, case: Case, gateway: TestGateway
@@ -354,10 +354,10 @@ class TestFailures:
         for data in known:
             deliver(case, data)
         with case.database.reading() as session:
-            assert [owed(session, payee) for payee in case.payees] == [OWED_MINOR] * 3
+            assert [payable_balance_of(session, payee) for payee in case.payees] == [OWED_MINOR] * 3
             # The event repeats the polled status, so only one exception exists.
             assert exceptions_of(session, case.references[0]) == [(outcome, OWED_MINOR)]
-            assert_books_are_whole(session)
+            assert_ledger_is_consistent(session)
 
     def test_payouts_stay_pending_when_gateway_refuses_all_transfers(
         self, relay: Dispatcher, case: Case, clock: MovableClock
@@ -408,8 +408,8 @@ class TestFailures:
         )
         assert {row["payout_status"] for row in by_payee.values()} == {"submitted"}
         with case.database.reading() as session:
-            assert owed(session, case.payees[0]) == OWED_MINOR
-            assert_books_are_whole(session)
+            assert payable_balance_of(session, case.payees[0]) == OWED_MINOR
+            assert_ledger_is_consistent(session)
 
     def test_nothing_is_sent_when_recipients_cannot_be_created(
         self, relay: Dispatcher, case: Case, gateway: TestGateway

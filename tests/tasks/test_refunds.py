@@ -26,7 +26,7 @@ from tests.support.gateway import MovableClock, TestGateway, event_of
 from tests.support.purchases import (
     NOW,
     apply,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     check_out,
     later,
     make_product,
@@ -114,7 +114,7 @@ class Case:
         assert self.row["status"] in ("submitted", "processed")
         with self.database.reading() as session:
             assert row_of(session, "outbox_events", id=self.event_id)["done_at"] is not None
-            assert_books_are_whole(session)
+            assert_ledger_is_consistent(session)
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ class TestEvents:
         work_off(relay, case.database, case.id)
         assert case.row["status"] == "processed"
         with case.database.reading() as session:
-            assert_books_are_whole(session)
+            assert_ledger_is_consistent(session)
 
     def test_event_of_another_refund_settles_no_refund(
         self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, case: Case
@@ -280,7 +280,7 @@ class TestEvents:
         deliver(paying_services, case, ours, "refund.failed", merchant_note=None)
         assert case.row["status"] == "failed"
         with case.database.reading() as session:
-            assert_books_are_whole(session)
+            assert_ledger_is_consistent(session)
 
     def test_events_of_equal_refunds_are_distinguished_by_polling(
         self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, clock: MovableClock
@@ -301,7 +301,7 @@ class TestEvents:
         with case.database.reading() as session:
             states = [row_of(session, "refunds", id=refund_id)["status"] for refund_id in (first, second)]
             assert states == ["failed", "processed"]
-            assert_books_are_whole(session)
+            assert_ledger_is_consistent(session)
 
     def test_unrecognized_refund_event_is_recorded_as_ignored(
         self, paying_services: Services, case: Case
@@ -340,7 +340,7 @@ class TestSweep:
         assert done.polled >= done.changed >= 1
         assert case.row["status"] == "processed"
         with case.database.reading() as session:
-            assert_books_are_whole(session)
+            assert_ledger_is_consistent(session)
 
     def until(self, look: Callable[[], bool]) -> None:
         assert wait_until(look, timeout_seconds=20)

@@ -8,8 +8,8 @@ from marketplace.services import Services
 from tasks.dispatcher import Dispatcher
 from tests.support.dispatched_batches import Case
 from tests.support.gateway import MovableClock, TestGateway
-from tests.support.payouts import OWED_MINOR, make_account, owed
-from tests.support.purchases import NOW, assert_books_are_whole, later, row_of
+from tests.support.payouts import OWED_MINOR, make_account, payable_balance_of
+from tests.support.purchases import NOW, assert_ledger_is_consistent, later, row_of
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def test_payout_to_replaced_account_fails_and_returns_to_payee_balance(relay: Di
     assert {row["payout_status"] for row in by_payee.values()} == {"submitted"}
     assert case.gateway.calls(failed["reference"]) == {}
     with case.database.reading() as session:
-        assert owed(session, payee) == OWED_MINOR
+        assert payable_balance_of(session, payee) == OWED_MINOR
         notice = row_of(session, "notifications", user_id=payee.user.id)
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
     assert notice["type"] == "payout_failed"
     assert notice["body"].endswith(
         f"{texts.FAILED_ACCOUNT_REPLACED} The amount is back in your balance. {texts.RETRIED_WITH_NEXT_BATCH}"
@@ -67,8 +67,8 @@ def test_payout_waiting_for_funds_fails_when_account_is_replaced(
     case.sweep_at(NOW)
     assert case.events() == []
     with case.database.reading() as session:
-        assert [owed(session, payee) for payee in case.payees] == [OWED_MINOR] * 3
-        assert_books_are_whole(session)
+        assert [payable_balance_of(session, payee) for payee in case.payees] == [OWED_MINOR] * 3
+        assert_ledger_is_consistent(session)
 
 
 def test_funds_short_alert_is_resolved_when_no_payout_waits_for_funds(

@@ -33,9 +33,9 @@ from tests.support.finance import (
     act_of,
     cancelled_order,
     make_officer,
-    mend_refund,
+    recover_refund,
     refunds_of,
-    say,
+    report_refund_status,
 )
 from tests.support.gateway import TestGateway, charge_data, event_of
 from tests.support.purchases import (
@@ -67,7 +67,7 @@ def about(refund_id: UUID) -> str:
 
 
 def act_on_refund(session: Session, refund_id: UUID, trigger: str) -> None:
-    mend_refund(session, refund_id, make_officer(session), trigger, now=later(hours=1))
+    recover_refund(session, refund_id, make_officer(session), trigger, now=later(hours=1))
 
 
 class TestRefunds:
@@ -75,8 +75,8 @@ class TestRefunds:
     def test_refund_that_needs_finance_raises_an_alert(
         self, session: Session, refund_id: UUID, status: str
     ) -> None:
-        say(session, refund_id, status)
-        say(session, refund_id, status)
+        report_refund_status(session, refund_id, status)
+        report_refund_status(session, refund_id, status)
 
         assert open_about(session, about(refund_id)) == {"REFUND_STUCK": "SEV-3"}
         [alert] = alerts_about(session, about(refund_id))
@@ -94,7 +94,7 @@ class TestRefunds:
     def test_refund_alert_is_resolved_when_finance_acts(
         self, session: Session, refund_id: UUID, trigger: str
     ) -> None:
-        say(session, refund_id, "failed")
+        report_refund_status(session, refund_id, "failed")
 
         act_on_refund(session, refund_id, trigger)
 
@@ -104,8 +104,8 @@ class TestRefunds:
     def test_refund_alert_is_resolved_when_the_gateway_sends_the_refund(
         self, session: Session, refund_id: UUID
     ) -> None:
-        say(session, refund_id, "needs-attention")
-        assert say(session, refund_id, "processed") == "processed"
+        report_refund_status(session, refund_id, "needs-attention")
+        assert report_refund_status(session, refund_id, "processed") == "processed"
 
         assert open_about(session, about(refund_id)) == {}
 
@@ -127,17 +127,17 @@ class TestRefunds:
     def test_credited_refund_sent_by_the_gateway_raises_an_alert(
         self, session: Session, refund_id: UUID
     ) -> None:
-        say(session, refund_id, "failed")
+        report_refund_status(session, refund_id, "failed")
         act_on_refund(session, refund_id, states.CREDIT)
 
-        assert say(session, refund_id, "processed") == "credited"
+        assert report_refund_status(session, refund_id, "processed") == "credited"
 
         assert open_about(session, about(refund_id)) == {"REFUND_SENT_TWICE": "SEV-1"}
 
     def test_refund_with_earlier_attempt_sent_raises_an_alert(
         self, session: Session, refund_id: UUID
     ) -> None:
-        say(session, refund_id, "failed")
+        report_refund_status(session, refund_id, "failed")
         act_on_refund(session, refund_id, states.RETRY)
         amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
         first_try = gateway_refund.refund_reference(refund_id, 1)
@@ -148,7 +148,7 @@ class TestRefunds:
             )
             gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=word, now=NOW)
 
-        say(session, refund_id, "pending")
+        report_refund_status(session, refund_id, "pending")
         report_first_attempt("failed")
         assert open_about(session, about(refund_id)) == {}
         report_first_attempt("processed")
@@ -157,25 +157,25 @@ class TestRefunds:
         assert (facts["attempt"], facts["sentAtTry"]) == (2, 1)
 
     def test_refund_that_fails_after_sending_raises_an_alert(self, session: Session, refund_id: UUID) -> None:
-        say(session, refund_id, "processed")
-        assert say(session, refund_id, "failed") == "failed"
+        report_refund_status(session, refund_id, "processed")
+        assert report_refund_status(session, refund_id, "failed") == "failed"
 
         assert open_about(session, about(refund_id)) == {"REFUND_CAME_BACK": "SEV-1"}
         act_on_refund(session, refund_id, states.RETRY)
         assert open_about(session, about(refund_id)) == {}
 
     def test_refund_of_another_amount_raises_an_alert(self, session: Session, refund_id: UUID) -> None:
-        assert say(session, refund_id, "processed", amount_minor=1) == "needs_attention"
+        assert report_refund_status(session, refund_id, "processed", amount_minor=1) == "needs_attention"
 
         assert open_about(session, about(refund_id)) == {"REFUND_AMOUNT_DIFFERS": "SEV-2"}
         facts = alerts_about(session, about(refund_id))[0]["facts"]
         assert (facts["toldMinor"], facts["toldStatus"]) == (1, "processed")
-        assert say(session, refund_id, "processed") == "processed"
+        assert report_refund_status(session, refund_id, "processed") == "processed"
         assert open_about(session, about(refund_id)) == {}
 
     def test_successful_refund_raises_no_alert(self, session: Session, refund_id: UUID) -> None:
         for status in ("pending", "processing", "processed", "processed"):
-            say(session, refund_id, status)
+            report_refund_status(session, refund_id, status)
 
         assert alerts_about(session, about(refund_id)) == []
 

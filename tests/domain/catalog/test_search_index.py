@@ -22,7 +22,7 @@ from marketplace.infra.db import Database
 from marketplace.infra.sessions import driver_cursor
 from tests.support.market import Market
 from tests.support.query_plans import bulk_load
-from tests.support.search_api import invented
+from tests.support.search_api import unique_word
 from tests.support.servers import Addresses, create_database, drop_database
 
 ROWS = 20_000
@@ -108,7 +108,7 @@ def test_stock_and_counter_changes_leave_search_document_unchanged(database: Dat
 
 
 def test_refresh_counts_words_copies_popularity_and_repairs_documents(database: Database) -> None:
-    market, word = Market(database), invented()
+    market, word = Market(database), unique_word()
     store = market.store(display_name=f"{word}shop")
     liked, lost, left_over = (market.product(store, title=f"{word} {number}") for number in range(3))
     assert row_of(database, SearchTerm, word).documents == 1

@@ -8,7 +8,7 @@ from marketplace.infra import counters as module
 from marketplace.infra.cache import Cache, CacheDownError
 from marketplace.infra.counters import Counters
 from marketplace.services import Services
-from tests.support.threads import at_once, unforeseen
+from tests.support.threads import at_once, unexpected_errors
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_concurrent_counting_and_closing_loses_no_count(counters: Counters) -> N
             for number in range(500):
                 counters.increment(f"field-{number % 3}")
 
-    assert unforeseen(at_once(work, range(9))) == []
+    assert unexpected_errors(at_once(work, range(9))) == []
     take()
 
     assert taken == {"field-0": 8 * 167, "field-1": 8 * 167, "field-2": 8 * 166}

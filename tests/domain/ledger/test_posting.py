@@ -18,7 +18,7 @@ from marketplace.ledger.operations import (
     post_transaction,
     post_transactions,
 )
-from tests.support.purchases import NOW, assert_books_are_whole, row_of
+from tests.support.purchases import NOW, assert_ledger_is_consistent, row_of
 
 RESTRICT_VIOLATION, CHECK_VIOLATION = "23001", "23514"
 
@@ -133,7 +133,7 @@ def test_source_is_posted_once_per_kind(session: Session) -> None:
     post(session, *sides, source=source, kind="another")
 
     assert row_of(session, "ledger_accounts", id=wallet.id)["balance_minor"] == 20
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def make_transfer(source: str, from_: Account, to: Account, minor: int) -> NewTransaction:

@@ -38,7 +38,7 @@ from tests.support.purchases import (
     SERVICE_FEE_MINOR,
     Shop,
     apply,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     balances_of_order,
     cart_of,
     check_out,
@@ -143,7 +143,7 @@ class TestPlacing:
         assert intent.amount_minor == sum(row["total_minor"] for row in rows)
         assert {row["payment_reference"] for row in rows} == {intent.reference}
         assert stock_of(session, first[0]) == (9, 2)
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_ordered_quantities_are_removed_from_cart(
         self, session: Session, shops: list[Shop], products: list[UUID]
@@ -299,7 +299,7 @@ class TestPayment:
         assert rest.order_ids == list(checkout.order_ids[1:])
         assert apply(session, make_charge(rest)) is ChargeOutcome.APPLIED
         assert statuses(session, checkout.order_ids) == ["paid_escrow"] * 3
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_combined_payment_replaces_separate_intents(
         self, session: Session, shops: list[Shop], checkout: CheckoutResult
@@ -366,7 +366,7 @@ class TestPayment:
         assert (rest.amount_minor, rest.order_ids) == (1, list(checkout.order_ids))
         assert apply(session, make_charge(rest)) is ChargeOutcome.APPLIED
         assert statuses(session, checkout.order_ids) == ["paid_escrow"] * 3
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_payment_page_of_outdated_intent_is_not_recorded(
         self, session: Session, shops: list[Shop], checkout: CheckoutResult
@@ -392,7 +392,7 @@ class TestCharge:
         assert [stock_of(session, product_id) for product_id in products] == [(4, 0)] * 3
         for order_id in checkout.order_ids:
             assert balances_of_order(session, order_id)["escrow"] == TOTAL
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     @pytest.mark.parametrize("short_by", [1, TOTAL, 3 * TOTAL - 1])
     def test_short_charge_pays_no_order_and_is_quarantined(
@@ -408,7 +408,7 @@ class TestCharge:
             "amount_below_total",
             3 * TOTAL - short_by,
         )
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     @pytest.mark.parametrize("ended", [(0,), (1,), (0, 2), (0, 1, 2)], ids=repr)
     @pytest.mark.parametrize("end", ["cancelled", "expired"])
@@ -428,7 +428,7 @@ class TestCharge:
         assert found == [end if number in ended else "paid_escrow" for number in range(3)]
         assert refunded_minor(session, shops[0].buyer.id) == len(ended) * TOTAL
         assert wallet_of(session, shops[0].buyer.id) == 0
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_short_charge_on_old_page_may_cover_open_orders(
         self, session: Session, shops: list[Shop], checkout: CheckoutResult
@@ -442,7 +442,7 @@ class TestCharge:
 
         assert statuses(session, checkout.order_ids[:2]) == ["paid_escrow"] * 2
         assert refunded_minor(session, shops[0].buyer.id) == TOTAL - 7
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_excess_over_checkout_total_is_credited_to_wallet(
         self, session: Session, shops: list[Shop], checkout: CheckoutResult
@@ -453,7 +453,7 @@ class TestCharge:
 
         assert refunded_minor(session, shops[0].buyer.id) == TOTAL
         assert wallet_of(session, shops[0].buyer.id) == 7
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     @pytest.mark.parametrize("sequence", list(permutations(["old", "new", "cancel"])), ids="-".join)
     def test_charges_on_two_pages_and_cancellation_give_same_result_in_any_sequence(
@@ -473,7 +473,7 @@ class TestCharge:
         # Four order totals were paid; two are kept and two refunded, in any sequence.
         assert refunded_minor(session, shops[0].buyer.id) == 2 * TOTAL
         assert wallet_of(session, shops[0].buyer.id) == 0
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_repeated_charge_is_applied_once(
         self, session: Session, shops: list[Shop], checkout: CheckoutResult
@@ -487,7 +487,7 @@ class TestCharge:
             ChargeOutcome.DUPLICATE,
         ]
         assert refunded_minor(session, shops[0].buyer.id) == TOTAL
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_paid_order_of_checkout_is_cancelled_separately(
         self, session: Session, shops: list[Shop], checkout: CheckoutResult, products: list[UUID]
@@ -499,7 +499,7 @@ class TestCharge:
         assert statuses(session, checkout.order_ids) == ["paid_escrow", "cancelled", "paid_escrow"]
         assert refunded_minor(session, shops[0].buyer.id) == TOTAL
         assert stock_of(session, products[1]) == (5, 0)
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 class TestExpiry:

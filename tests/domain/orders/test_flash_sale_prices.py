@@ -17,14 +17,14 @@ from marketplace.orders import operations
 from marketplace.orders.placing.place_order import PriceChangedError
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.refunds import order_cancellation
-from tests.support.flash_sales import SALE_PRICE, act, item_of, left_of, put_on_sale, sold_of
+from tests.support.flash_sales import SALE_PRICE, act, item_of, put_on_sale, sale_units_left, sold_of
 from tests.support.purchases import (
     DELIVERY_FEE_MINOR,
     NOW,
     PRICE_MINOR,
     SERVICE_FEE_MINOR,
     Shop,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     later,
     make_product,
     pay,
@@ -47,8 +47,8 @@ def test_order_uses_price_of_running_sale(session: Session, shop: Shop, product_
     order = row_of(session, "orders", id=order_id)
     assert order["subtotal_minor"] == 2 * SALE_PRICE
     assert order["total_minor"] == 2 * SALE_PRICE + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
-    assert (sold_of(session, sale_id), left_of(session, product_id)) == (2, 3)
-    assert_books_are_whole(session)
+    assert (sold_of(session, sale_id), sale_units_left(session, product_id)) == (2, 3)
+    assert_ledger_is_consistent(session)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_following_sale_applies_without_background_task(
     order_id = place(session, shop, product_id, quantity=2, now=later(minutes=10))
 
     assert item_of(session, order_id) == (PRICE_MINOR // 2, second)
-    assert (sold_of(session, second), left_of(session, product_id)) == (2, 1)
+    assert (sold_of(session, second), sale_units_left(session, product_id)) == (2, 1)
 
 
 def test_line_exceeding_remaining_sale_units_has_regular_price(
@@ -107,7 +107,7 @@ def test_line_exceeding_remaining_sale_units_has_regular_price(
         (PRICE_MINOR, None),
         (SALE_PRICE, sale_id),
     ]
-    assert (sold_of(session, sale_id), left_of(session, product_id)) == (3, 0)
+    assert (sold_of(session, sale_id), sale_units_left(session, product_id)) == (3, 0)
     assert item_of(session, place(session, shop, product_id)) == (PRICE_MINOR, None)
 
 
@@ -159,7 +159,7 @@ def test_cancelled_or_expired_order_returns_sale_units(
 ) -> None:
     sale_id = put_on_sale(session, product_id, quantity=3)
     order_id = place(session, shop, product_id, quantity=3)
-    assert left_of(session, product_id) == 0
+    assert sale_units_left(session, product_id) == 0
 
     if end == "cancelled":
         order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
@@ -167,7 +167,7 @@ def test_cancelled_or_expired_order_returns_sale_units(
         order = lock_order(session, order_id=order_id)
         operations.expire_order(session, order=order, actor=SYSTEM, now=later(minutes=30))
 
-    assert (sold_of(session, sale_id), left_of(session, product_id)) == (0, 3)
+    assert (sold_of(session, sale_id), sale_units_left(session, product_id)) == (0, 3)
     assert item_of(session, place(session, shop, product_id, quantity=3)) == (SALE_PRICE, sale_id)
 
 
@@ -186,7 +186,7 @@ def test_units_of_ended_sale_are_not_returned_to_next_sale(
     )
 
     assert (sold_of(session, first), sold_of(session, second)) == (0, 0)
-    assert left_of(session, product_id) == 5
+    assert sale_units_left(session, product_id) == 5
 
 
 def test_paid_order_keeps_sale_units(session: Session, shop: Shop, product_id: UUID) -> None:
@@ -195,9 +195,9 @@ def test_paid_order_keeps_sale_units(session: Session, shop: Shop, product_id: U
 
     pay(session, shop, order_id)
 
-    assert (sold_of(session, sale_id), left_of(session, product_id)) == (2, 1)
+    assert (sold_of(session, sale_id), sale_units_left(session, product_id)) == (2, 1)
     assert row_of(session, "orders", id=order_id)["status"] == "paid_escrow"
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def test_unlimited_sale_counts_sold_units(session: Session, shop: Shop, product_id: UUID) -> None:
@@ -205,7 +205,7 @@ def test_unlimited_sale_counts_sold_units(session: Session, shop: Shop, product_
 
     place(session, shop, product_id, quantity=4)
 
-    assert (sold_of(session, sale_id), left_of(session, product_id)) == (4, None)
+    assert (sold_of(session, sale_id), sale_units_left(session, product_id)) == (4, None)
 
 
 def test_placed_order_keeps_price_after_sale_changes(session: Session, shop: Shop, product_id: UUID) -> None:

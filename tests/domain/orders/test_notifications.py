@@ -20,7 +20,7 @@ from marketplace.payments.charges import quarantine
 from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.intents import lifecycle
 from marketplace.payments.refunds import order_cancellation
-from tests.support.finance import act_of, make_officer, refund, refunds_of, say
+from tests.support.finance import act_of, make_officer, refund, refunds_of, report_refund_status
 from tests.support.purchases import (
     NOW,
     Shop,
@@ -306,7 +306,7 @@ class TestRefunds:
         before = len(notifications_of(session, shop.vendor.id))
 
         for _ in range(2):
-            say(session, made["id"], status)
+            report_refund_status(session, made["id"], status)
 
         found = [
             words for found_kind, words in notifications_of(session, shop.buyer.id) if found_kind == kind

@@ -24,7 +24,7 @@ from tests.support.purchases import (
     PRICE_MINOR,
     SERVICE_FEE_MINOR,
     Shop,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     balances_of_order,
     later,
     make_person,
@@ -95,7 +95,7 @@ class TestCancelling:
         assert (order["status"], order["cancelled_by"]) == ("cancelled", "buyer")
         assert (order["cancelled_at"], order["cancellation_reason"]) == (NOW, "Found it cheaper")
         assert trail_of(session, order_id)[-1] == ("pending_payment", "cancelled", "cancel", "buyer")
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_unpaid_order_is_hidden_from_vendor_and_other_users(self, session: Session, shop: Shop) -> None:
         order_id = place(session, shop, make_product(session, shop))
@@ -160,7 +160,7 @@ class TestVendorSteps:
             ("shipped", "ship", "vendor"),
             ("delivered", "verify-code", "vendor"),
         ]
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_store_sums_response_times_of_accepted_orders(self, session: Session, shop: Shop) -> None:
         """The payment time may be ahead of the server clock: a negative response time counts as zero."""
@@ -280,7 +280,7 @@ class TestPin:
 
         with pytest.raises(IllegalTransitionError, match="The order is delivered"):
             release(session, shop, order_id)
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 class TestVisibility:

@@ -27,7 +27,7 @@ from tests.support.purchases import (
     PRICE_MINOR,
     SERVICE_FEE_MINOR,
     Shop,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     later,
     make_campus,
     make_category,
@@ -94,7 +94,7 @@ def test_placed_order_is_priced_reserved_and_pending_payment(session: Session, s
     assert (escrow["status"], escrow["amount_minor"]) == ("pending", total)
     assert trail_of(session, order_id) == [(None, "pending_payment", "place", "buyer")]
     assert stock_of(session, product_id) == (5, 2)
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def test_category_commission_overrides_default_rate(session: Session) -> None:

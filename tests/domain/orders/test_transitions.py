@@ -18,7 +18,7 @@ from tests.support.finance import make_officer, refund
 from tests.support.purchases import (
     NOW,
     Shop,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     make_product,
     make_shop,
     paid_order,
@@ -171,4 +171,4 @@ def test_operation_succeeds_only_where_state_table_allows(session: Session, stat
             assert refused.status == 409
         assert snapshot(session, order_id) == before
     if trigger != states.PAY:
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)

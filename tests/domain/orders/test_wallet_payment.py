@@ -23,7 +23,7 @@ from tests.support.purchases import (
     SERVICE_FEE_MINOR,
     Shop,
     apply,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     balances_of_order,
     check_out,
     fill_wallet,
@@ -75,7 +75,7 @@ class TestPartialPayment:
         assert balances_of_order(session, order_id) == {"wallet": -60_001, "escrow": 60_001}
         assert row_of(session, "ledger_transactions", kind="wallet_payment", source=f"order:{order_id}")
         assert row_of(session, "escrows", order_id=order_id)["status"] == "pending"
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_payment_covers_remaining_amount(self, session: Session, shop: Shop, product_id: UUID) -> None:
         fill_wallet(session, shop.buyer.id, 60_001)
@@ -91,7 +91,7 @@ class TestPartialPayment:
         orders.ship_order(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
         release(session, shop, order_id)
         assert "escrow" not in balances_of_order(session, order_id)
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_charge_below_remaining_amount_is_quarantined(
         self, session: Session, shop: Shop, product_id: UUID
@@ -102,7 +102,7 @@ class TestPartialPayment:
         charge = make_charge(make_intent(session, shop, order_id), amount_minor=TOTAL - 60_002)
 
         assert apply(session, charge) is ChargeOutcome.QUARANTINED
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     @pytest.mark.parametrize("end", ["cancelled", "expired"])
     def test_wallet_share_returns_when_order_ends_unpaid(
@@ -118,7 +118,7 @@ class TestPartialPayment:
 
         assert wallet_of(session, shop.buyer.id) == 100_000
         assert balances_of_order(session, order_id) == {}
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_late_charge_of_cancelled_order_is_refunded_without_wallet_share(
         self, session: Session, shop: Shop, product_id: UUID
@@ -132,7 +132,7 @@ class TestPartialPayment:
 
         assert refunds_of(session, order_id) == [("gateway", TOTAL - 60_000)]
         assert wallet_of(session, shop.buyer.id) == 60_000
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_cancelled_paid_order_refunds_gateway_and_wallet_separately(
         self, session: Session, shop: Shop, product_id: UUID
@@ -145,7 +145,7 @@ class TestPartialPayment:
 
         assert refunds_of(session, order_id) == [("gateway", TOTAL - 60_000), ("wallet", 60_000)]
         assert wallet_of(session, shop.buyer.id) == 60_000
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 class TestFullPayment:
@@ -168,7 +168,7 @@ class TestFullPayment:
         ]
         assert stock_of(session, product_id) == (4, 0)
         assert wallet_of(session, shop.buyer.id) == 5
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_order_fully_paid_by_wallet_is_not_payable(
         self, session: Session, shop: Shop, product_id: UUID
@@ -190,7 +190,7 @@ class TestFullPayment:
         assert (status_of(session, order_id), wallet_of(session, shop.buyer.id)) == ("cancelled", TOTAL)
         assert refunds_of(session, order_id) == [("wallet", TOTAL)]
         assert stock_of(session, product_id) == (5, 0)
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_order_paid_by_wallet_can_be_delivered(
         self, session: Session, shop: Shop, product_id: UUID
@@ -203,7 +203,7 @@ class TestFullPayment:
         orders.confirm_receipt(session, order_id=order_id, caller=shop.buyer, now=NOW)
 
         assert status_of(session, order_id) == "delivered"
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_order_paid_by_wallet_does_not_count_as_unpaid(
         self, session: Session, shop: Shop, product_id: UUID
@@ -310,7 +310,7 @@ class TestCheckout:
             assert checkout.payment.order_ids == waiting
             assert apply(session, make_charge(checkout.payment)) is ChargeOutcome.APPLIED
         assert {status_of(session, order_id) for order_id in checkout.order_ids} == {"paid_escrow"}
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_cancelled_order_of_checkout_returns_only_own_wallet_share(
         self, session: Session, shop: Shop, requested_items: list[RequestedItem]
@@ -328,4 +328,4 @@ class TestCheckout:
             "paid_escrow",
         ]
         assert refunds_of(session, checkout.order_ids[1]) == [("gateway", TOTAL - 700)]
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)

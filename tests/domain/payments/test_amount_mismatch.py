@@ -14,11 +14,19 @@ from marketplace.payments.refunds import gateway_refund
 from marketplace.payments.refunds.recovery import RefundStillInFlightError
 from marketplace.providers.gateway.payloads import GatewayRefund
 from tests.support.alerts import open_about
-from tests.support.finance import audited, charge_of, dispute_charge, mend_refund, owed_by, refund, refunds_of
+from tests.support.finance import (
+    audited,
+    buyer_debt_of,
+    charge_of,
+    dispute_charge,
+    recover_refund,
+    refund,
+    refunds_of,
+)
 from tests.support.purchases import (
     NOW,
     Shop,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     fill_wallet,
     paid_order,
     row_of,
@@ -77,10 +85,10 @@ def test_difference_is_credited_to_the_wallet_or_owed(
     assert apply_report(session, refund_id, make_report(refund_id, sent)) == "needs_attention"
     balances = fetch_balances_by_kind(session)
 
-    done = mend_refund(session, refund_id, officer, states.CREDIT, make_report(refund_id, sent))
+    done = recover_refund(session, refund_id, officer, states.CREDIT, make_report(refund_id, sent))
 
     assert done.status == "credited"
-    assert (wallet_of(session, buyer_id), owed_by(session, buyer_id)) == (wallet, owed)
+    assert (wallet_of(session, buyer_id), buyer_debt_of(session, buyer_id)) == (wallet, owed)
     after = fetch_balances_by_kind(session)
     assert after["gateway_clearing"] == balances["gateway_clearing"] - sent
     assert after["refunds_in_transit"] == balances["refunds_in_transit"] - REQUESTED
@@ -91,8 +99,8 @@ def test_difference_is_credited_to_the_wallet_or_owed(
     assert [entry[0] for entry in audited(session, refund_id)] == ["refund.credit"]
     # The gateway keeps reporting the same refund.
     assert apply_report(session, refund_id, make_report(refund_id, sent)) == "credited"
-    assert (wallet_of(session, buyer_id), owed_by(session, buyer_id)) == (wallet, owed)
-    assert_books_are_whole(session)
+    assert (wallet_of(session, buyer_id), buyer_debt_of(session, buyer_id)) == (wallet, owed)
+    assert_ledger_is_consistent(session)
 
 
 TAKEN = f"We took {format_naira(200)} of the excess from your wallet."
@@ -109,7 +117,7 @@ def test_buyer_is_notified_about_the_difference(
     fill_wallet(session, shop.buyer.id, 200)
     apply_report(session, refund_id, make_report(refund_id, sent))
 
-    mend_refund(session, refund_id, officer, states.CREDIT, make_report(refund_id, sent))
+    recover_refund(session, refund_id, officer, states.CREDIT, make_report(refund_id, sent))
 
     assert notification_texts(session, shop.buyer.id)[-1] == (
         f"Your refund was sent with a different amount: {format_naira(sent)} was sent to your original payment method"
@@ -121,27 +129,27 @@ def test_returned_mismatched_refund_is_fully_credited(
     session: Session, shop: Shop, officer: Caller, refund_id: UUID
 ) -> None:
     apply_report(session, refund_id, make_report(refund_id, 400))
-    mend_refund(session, refund_id, officer, states.CREDIT, make_report(refund_id, 400))
+    recover_refund(session, refund_id, officer, states.CREDIT, make_report(refund_id, 400))
 
     assert apply_report(session, refund_id, make_report(refund_id, 400, "failed")) == "credited"
 
-    assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (REQUESTED, 0)
+    assert (wallet_of(session, shop.buyer.id), buyer_debt_of(session, shop.buyer.id)) == (REQUESTED, 0)
     assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def test_mismatched_earlier_attempt_is_credited_with_the_difference(
     session: Session, shop: Shop, officer: Caller, refund_id: UUID
 ) -> None:
     apply_report(session, refund_id, make_report(refund_id, REQUESTED, "failed"))
-    mend_refund(session, refund_id, officer, states.RETRY)
+    recover_refund(session, refund_id, officer, states.RETRY)
     second = make_report(refund_id, REQUESTED, "failed", attempt=2)
     apply_report(session, refund_id, second)
 
-    mend_refund(session, refund_id, officer, states.CREDIT, make_report(refund_id, 400), second)
+    recover_refund(session, refund_id, officer, states.CREDIT, make_report(refund_id, 400), second)
 
-    assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (600, 0)
-    assert_books_are_whole(session)
+    assert (wallet_of(session, shop.buyer.id), buyer_debt_of(session, shop.buyer.id)) == (600, 0)
+    assert_ledger_is_consistent(session)
 
 
 @pytest.mark.parametrize("status", ["pending", "processing"])
@@ -151,7 +159,7 @@ def test_mismatched_refund_in_transit_cannot_be_credited(
     apply_report(session, refund_id, make_report(refund_id, 400, status))
 
     with pytest.raises(RefundStillInFlightError, match=f"gateway status: {status}, amount: 400 kobo"):
-        mend_refund(session, refund_id, officer, states.CREDIT, make_report(refund_id, 400, status))
+        recover_refund(session, refund_id, officer, states.CREDIT, make_report(refund_id, 400, status))
 
     assert row_of(session, "refunds", id=refund_id)["status"] == "needs_attention"
     assert wallet_of(session, shop.buyer.id) == 0
@@ -165,7 +173,7 @@ def test_second_gateway_refund_with_same_note_blocks_credit(
     other = GatewayRefund("99", "processed", 400, gateway_refund.refund_reference(refund_id, 1))
 
     with pytest.raises(RefundStillInFlightError):
-        mend_refund(session, refund_id, officer, states.CREDIT, other)
+        recover_refund(session, refund_id, officer, states.CREDIT, other)
 
     assert wallet_of(session, shop.buyer.id) == 0
     assert "REFUND_ID_DIFFERS" in open_about(session, f"refund:{refund_id}")
@@ -178,10 +186,10 @@ def test_credit_after_lost_dispute_is_offset_against_buyer_debt(
     charge_id = charge_of(session, order_id)
     dispute_charge(session, charge_id)
     dispute_charge(session, charge_id, resolution="merchant-accepted")
-    assert owed_by(session, shop.buyer.id) == REQUESTED
+    assert buyer_debt_of(session, shop.buyer.id) == REQUESTED
 
-    mend_refund(session, refund_id, officer, states.CREDIT, make_report(refund_id, 400))
+    recover_refund(session, refund_id, officer, states.CREDIT, make_report(refund_id, 400))
 
     # The credit of 600 offsets the debt of 1,000. The 400 sent by the gateway remain owed.
-    assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (0, 400)
-    assert_books_are_whole(session)
+    assert (wallet_of(session, shop.buyer.id), buyer_debt_of(session, shop.buyer.id)) == (0, 400)
+    assert_ledger_is_consistent(session)

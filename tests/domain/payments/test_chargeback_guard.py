@@ -25,14 +25,14 @@ from tests.support.alerts import alerts_about, open_about
 from tests.support.finance import (
     TOTAL,
     act_of,
+    buyer_debt_of,
     cancelled_order,
     charge_of,
     dispute_charge,
-    mend_refund,
-    owed_by,
+    recover_refund,
     refund,
     refunds_of,
-    say,
+    report_refund_status,
 )
 from tests.support.gateway import TestGateway
 from tests.support.gateway_events import dispute_data
@@ -40,7 +40,7 @@ from tests.support.purchases import (
     NOW,
     Shop,
     apply,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     check_out,
     fill_wallet,
     later,
@@ -71,7 +71,7 @@ def refund_id(session: Session, order_id: UUID) -> UUID:
 @pytest.fixture(autouse=True)
 def _check_invariants(session: Session) -> Any:
     yield
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def status_of(session: Session, refund_id: UUID) -> str:
@@ -295,13 +295,13 @@ class TestRequestedRefund:
         before = count_send_events(session, refund_id)
         dispute_charge(session, charge_of(session, order_id), LOST, refund_amount=TOTAL)
         # The refund may have been sent, so the buyer may have the money twice.
-        assert owed_by(session, shop.buyer.id) == TOTAL
+        assert buyer_debt_of(session, shop.buyer.id) == TOTAL
         assert count_send_events(session, refund_id) == before + 1
 
         process_refund(session, refund_id, gateway.adapter(settings))
 
         assert status_of(session, refund_id) == "credited"
-        assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
+        assert (buyer_debt_of(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
         assert "POST /refund" not in gateway.calls(unsent_request)
         assert "Your bank has already returned this payment" in body_of(session, shop, "wallet_credited")
 
@@ -334,7 +334,7 @@ class TestLostDispute:
             session, quarantined_charge_id=quarantined_id, act=act_of(officer, now=NOW), **decision
         )
         dispute_charge(session, charge.id, LOST, refund_amount=1_000)
-        assert owed_by(session, shop.buyer.id) == 1_000
+        assert buyer_debt_of(session, shop.buyer.id) == 1_000
         order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
         [made] = refunds_of(session, order_id)
         assert made["status"] == "pending"
@@ -342,32 +342,32 @@ class TestLostDispute:
         assert gateway_refund.lease_refund(session, refund_id=made["id"], now=NOW) is None
 
         assert status_of(session, made["id"]) == "credited"
-        assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
+        assert (buyer_debt_of(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
 
     def test_refund_that_fails_after_a_loss_is_credited_and_not_retried(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, refund_id: UUID
     ) -> None:
         gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
-        say(session, refund_id, "pending")
+        report_refund_status(session, refund_id, "pending")
         dispute_charge(session, charge_of(session, order_id), LOST, refund_amount=TOTAL)
-        assert owed_by(session, shop.buyer.id) == TOTAL
-        say(session, refund_id, "failed")
+        assert buyer_debt_of(session, shop.buyer.id) == TOTAL
+        report_refund_status(session, refund_id, "failed")
 
         with pytest.raises(ChargedBackError, match="Credit the wallet instead"):
-            mend_refund(session, refund_id, officer, "retry")
-        mend_refund(session, refund_id, officer, "credit")
+            recover_refund(session, refund_id, officer, "retry")
+        recover_refund(session, refund_id, officer, "credit")
 
-        assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
+        assert (buyer_debt_of(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
         assert open_about(session, f"refund:{refund_id}") == {}
 
     def test_credited_refund_sent_by_the_gateway_is_a_receivable(
         self, session: Session, shop: Shop, order_id: UUID, refund_id: UUID
     ) -> None:
-        say(session, refund_id, "failed")
+        report_refund_status(session, refund_id, "failed")
         dispute_charge(session, charge_of(session, order_id), LOST, refund_amount=TOTAL)
-        assert owed_by(session, shop.buyer.id) == 0
+        assert buyer_debt_of(session, shop.buyer.id) == 0
 
-        assert say(session, refund_id, "processed") == "credited"
+        assert report_refund_status(session, refund_id, "processed") == "credited"
 
-        assert owed_by(session, shop.buyer.id) == TOTAL
+        assert buyer_debt_of(session, shop.buyer.id) == TOTAL
         assert open_about(session, f"refund:{refund_id}") == {"REFUND_SENT_TWICE": "SEV-1"}

@@ -22,22 +22,22 @@ from tests.support.finance import (
     TOTAL,
     VENDORS,
     act_of,
+    buyer_debt_of,
     claw_back,
     delivered_order,
     dispute_charge,
     lose_dispute,
-    owed_by,
+    notification_types_of,
     refund,
+    refund_summaries_of,
     refunds_of,
-    say,
-    sums_of,
-    told,
+    report_refund_status,
 )
 from tests.support.purchases import (
     NOW,
     Shop,
     apply,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     balances_of_order,
     make_charge,
     make_intent,
@@ -60,7 +60,7 @@ def delivered(session: Session, shop: Shop) -> UUID:
 @pytest.fixture(autouse=True)
 def _check_invariants(session: Session) -> Any:
     yield
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def vendor_debt(session: Session, shop: Shop) -> int:
@@ -77,7 +77,7 @@ def test_lost_dispute_after_release_is_charged_like_a_clawback(
     assert balances_of_order(session, delivered) == BOTH_HAD | GONE
     assert vendor_debt(session, shop) == VENDORS
     assert trail_of(session, delivered)[-1] == ("delivered", "delivered", "clawback", "gateway")
-    assert told(session, shop.vendor.id)[-1] == "order_clawed_back"
+    assert notification_types_of(session, shop.vendor.id)[-1] == "order_clawed_back"
     [alert] = alerts_about(session, f"charge-dispute:{dispute_id}")
     assert alert["facts"]["booked"] == [
         {
@@ -121,7 +121,7 @@ def test_clawback_before_lost_dispute_is_taken_back_from_the_wallet(
 
     assert vendor_debt(session, shop) == VENDORS
     # The credit of the clawback was taken from the wallet again.
-    assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
+    assert (buyer_debt_of(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
     body = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_taken_back")["body"]
     assert "We took NGN 1,000.00 from your wallet" in body
 
@@ -129,10 +129,10 @@ def test_clawback_before_lost_dispute_is_taken_back_from_the_wallet(
 def test_refund_sent_before_lost_dispute_is_buyer_debt(session: Session, shop: Shop, officer: Caller) -> None:
     order_id = paid_order(session, shop)
     refund(session, order_id, officer)
-    say(session, refunds_of(session, order_id)[0]["id"], "processed")
+    report_refund_status(session, refunds_of(session, order_id)[0]["id"], "processed")
     lose_dispute(session, order_id, amount_minor=TOTAL)
 
-    assert (vendor_debt(session, shop), owed_by(session, shop.buyer.id)) == (0, TOTAL)
+    assert (vendor_debt(session, shop), buyer_debt_of(session, shop.buyer.id)) == (0, TOTAL)
     body = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_taken_back")["body"]
     assert f"You owe us {format_naira(TOTAL)}" in body
     entry = build_money_trail(session, order_id=order_id, caller=shop.buyer).entries[-1]
@@ -147,11 +147,11 @@ def test_lost_dispute_cancels_unsent_refund(
     order_id = paid_order(session, shop)
     refund(session, order_id, officer)
     if status == "failed":
-        say(session, refunds_of(session, order_id)[0]["id"], "failed")
+        report_refund_status(session, refunds_of(session, order_id)[0]["id"], "failed")
     dispute_id = lose_dispute(session, order_id, amount_minor=TOTAL)
 
-    assert sums_of(session, order_id) == [("gateway", "credited", TOTAL)]
-    assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
+    assert refund_summaries_of(session, order_id) == [("gateway", "credited", TOTAL)]
+    assert (buyer_debt_of(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
     assert balances_of_order(session, order_id) == GONE
     [alert] = alerts_about(session, f"charge-dispute:{dispute_id}")
     [booked] = alert["facts"]["booked"]
@@ -171,7 +171,7 @@ def test_unsent_refund_above_disputed_amount_goes_to_the_wallet(
     refund(session, order_id, officer)
     lose_dispute(session, order_id, amount_minor=100_000)
 
-    assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, TOTAL - 100_000)
+    assert (buyer_debt_of(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, TOTAL - 100_000)
     body = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_taken_back")["body"]
     assert (
         f"{format_naira(TOTAL - 100_000)} of these refunds that your bank did not return is in your wallet"
@@ -188,7 +188,7 @@ def test_lost_dispute_consumes_unsent_refund_before_escrow(
     lose_dispute(session, order_id, amount_minor=150_000)
 
     assert balances_of_order(session, order_id)["lost_disputes"] == 50_000
-    assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
+    assert (buyer_debt_of(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
 
 
 def test_lost_dispute_after_gateway_clawback_charges_vendor_once(
@@ -198,7 +198,7 @@ def test_lost_dispute_after_gateway_clawback_charges_vendor_once(
     lose_dispute(session, delivered, amount_minor=TOTAL)
 
     assert vendor_debt(session, shop) == VENDORS
-    assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
+    assert (buyer_debt_of(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
     assert row_of(session, "escrows", order_id=delivered)["clawed_back_minor"] == TOTAL
 
 
@@ -223,16 +223,16 @@ class TestUnappliedCharges:
         after = fetch_balances_by_kind(session)
         assert before["refunds_in_transit"] - after["refunds_in_transit"] == TOTAL
         assert before["gateway_clearing"] - after["gateway_clearing"] == TOTAL
-        assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
+        assert (buyer_debt_of(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
         assert status_of(session, order_id) == "paid_escrow"
 
     def test_lost_charge_already_returned_is_a_receivable(self, session: Session, shop: Shop) -> None:
         order_id, charge_id = self.second_charge(session, shop)
         [made] = refunds_of(session, order_id)
-        say(session, made["id"], "processed")
+        report_refund_status(session, made["id"], "processed")
         dispute_charge(session, charge_id, "merchant-accepted", refund_amount=None)
 
-        assert owed_by(session, shop.buyer.id) == TOTAL
+        assert buyer_debt_of(session, shop.buyer.id) == TOTAL
         assert status_of(session, order_id) == "paid_escrow"
 
     def test_lost_second_charge_does_not_block_refund_of_the_first(
@@ -253,7 +253,7 @@ class TestUnappliedCharges:
         charge = make_charge(make_intent(session, shop, order_id), amount_minor=1_000)
         apply(session, charge)
         dispute_charge(session, charge.id, "merchant-accepted", refund_amount=None)
-        assert owed_by(session, shop.buyer.id) == 1_000
+        assert buyer_debt_of(session, shop.buyer.id) == 1_000
         quarantined_id = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)["id"]
 
         def decide(action: str) -> None:
@@ -270,7 +270,7 @@ class TestUnappliedCharges:
                 decide(action)
         decide("wallet")
 
-        assert (owed_by(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
+        assert (buyer_debt_of(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
         assert row_of(session, "orders", id=order_id)["payment_status"] is None
 
     def test_excess_of_lost_charge_is_taken_from_the_wallet(self, session: Session, shop: Shop) -> None:
@@ -314,7 +314,7 @@ def test_lost_amount_above_escrow_balance_is_buyer_debt(
 
     assert balances_of_order(session, order_id)["lost_disputes"] == TOTAL - 100_000
     # The wallet covers the duplicate as far as possible. The rest is buyer debt.
-    assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (0, 4_000)
+    assert (wallet_of(session, shop.buyer.id), buyer_debt_of(session, shop.buyer.id)) == (0, 4_000)
 
 
 def test_clawback_after_lost_dispute_is_refused(session: Session, officer: Caller, delivered: UUID) -> None:

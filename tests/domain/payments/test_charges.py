@@ -17,7 +17,7 @@ from tests.support.purchases import (
     NOW,
     Shop,
     apply,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     balances_of_order,
     later,
     make_charge,
@@ -72,7 +72,7 @@ def test_exact_charge_goes_through_the_wallet_to_escrow(
     assert order["payment_status"] == "succeeded"
     assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
     assert row_of(session, "escrows", order_id=order_id)["status"] == "held"
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def test_charge_without_paid_at_uses_processing_time(
@@ -109,7 +109,7 @@ def test_excess_above_order_total_stays_in_the_wallet(session: Session, shop: Sh
     }
     wallet = row_of(session, "ledger_accounts", kind="wallet", owner_id=shop.buyer.id)
     assert wallet["balance_minor"] == 700
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 class TestFees:
@@ -123,7 +123,7 @@ class TestFees:
             "gateway_fees": 1_500,
             "escrow": total,
         }
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_fees_borne_by_customer_are_paid_on_top(self, session: Session, intent: Intent) -> None:
         before, total = fetch_balances_by_kind(session), intent.amount_minor
@@ -136,7 +136,7 @@ class TestFees:
 
         assert outcome is ChargeOutcome.APPLIED
         assert balance_changes(session, before) == {"gateway_clearing": total, "escrow": total}
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_charge_without_the_customer_fees_is_quarantined(self, session: Session, intent: Intent) -> None:
         before, total = fetch_balances_by_kind(session), intent.amount_minor
@@ -148,7 +148,7 @@ class TestFees:
             "gateway_clearing": total - 1_500,
             "quarantine": total - 1_500,
         }
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_fees_of_a_quarantined_charge_are_posted(self, session: Session, intent: Intent) -> None:
         before = fetch_balances_by_kind(session)
@@ -160,7 +160,7 @@ class TestFees:
             "gateway_fees": 75,
             "quarantine": 5_000,
         }
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 class TestQuarantine:
@@ -182,7 +182,7 @@ class TestQuarantine:
         order = row_of(session, "orders", id=order_id)
         assert (order["status"], order["payment_status"]) == ("pending_payment", "quarantined")
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "quarantined"
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_zero_charge_is_quarantined_without_posting(self, session: Session, intent: Intent) -> None:
         before = fetch_balances_by_kind(session)
@@ -215,7 +215,7 @@ class TestQuarantine:
         assert status_of(session, order_id) == "paid_escrow"
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
         assert [row["status"] for row in quarantined_rows(session, intent)] == ["open"]
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_second_charge_in_another_currency_leaves_payment_succeeded(
         self, session: Session, order_id: UUID, intent: Intent
@@ -271,13 +271,13 @@ class TestFeesAboveTheAmount:
         assert status_of(session, order_id) == ("cancelled" if cancelled else "pending_payment")
         notification = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_held")
         assert "incorrect fee data" in notification["body"]
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_charge_with_fees_equal_to_amount_is_applied(
         self, session: Session, order_id: UUID, intent: Intent
     ) -> None:
         assert apply(session, make_charge(intent, fees_minor=intent.amount_minor)) is ChargeOutcome.APPLIED
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     @pytest.mark.parametrize("fees", [0, 1])
     def test_zero_charge_with_or_without_fees_is_quarantined(
@@ -289,7 +289,7 @@ class TestFeesAboveTheAmount:
         held = row_of(session, "quarantined_charges", gateway_charge_id=charge.id)
         assert held["reason"] == ("fees_above_amount" if fees else "amount_below_total")
         assert held["ledger_transaction_id"] is None
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 class TestReturned:
@@ -316,7 +316,7 @@ class TestReturned:
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
         assert notification_types(session, shop.buyer.id) == ["order_paid", "payment_returned"]
         assert quarantined_rows(session, intent) == []
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     @pytest.mark.parametrize("end", ["cancelled", "expired"])
     @pytest.mark.parametrize("difference", [-100, 0, 700])
@@ -344,7 +344,7 @@ class TestReturned:
         assert "payment arrived" in str(refund["reason"])
         assert status_of(session, order_id) == end
         assert row_of(session, "escrows", order_id=order_id)["status"] == "pending"
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_late_charge_is_returned_without_the_customer_fees(
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent
@@ -357,7 +357,7 @@ class TestReturned:
 
         assert balance_changes(session, before) == {"gateway_clearing": total, "refunds_in_transit": total}
         assert [refund["amount_minor"] for refund in refund_rows(session, intent)] == [total]
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     @pytest.mark.parametrize("amount", [0, 50])
     def test_late_charge_consumed_by_fees_creates_no_refund(
@@ -370,7 +370,7 @@ class TestReturned:
 
         assert row_of(session, "gateway_charges", gateway_charge_id=charge.id)["outcome"] == "returned"
         assert refund_rows(session, intent) == []
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 def test_charge_for_overdue_unexpired_order_is_applied(
@@ -396,7 +396,7 @@ def test_charge_reported_with_and_without_id_is_duplicate(
     assert apply(session, first) is ChargeOutcome.DUPLICATE
 
     assert balance_changes(session, before)["gateway_clearing"] == amount
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def test_charge_with_different_id_is_returned_as_second_payment(session: Session, intent: Intent) -> None:
@@ -407,7 +407,7 @@ def test_charge_with_different_id_is_returned_as_second_payment(session: Session
 
     assert apply(session, make_charge(intent)) is ChargeOutcome.RETURNED
     assert [apply(session, charge) for charge in (nameless, named)] == [ChargeOutcome.DUPLICATE] * 2
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def test_charge_with_unknown_reference_is_refused(session: Session, intent: Intent) -> None:
@@ -430,7 +430,7 @@ def test_charge_of_abandoned_attempt_pays_the_order(
     assert status_of(session, order_id) == "paid_escrow"
     assert row_of(session, "orders", id=order_id)["payment_reference"] == intent.reference
     assert [refund["amount_minor"] for refund in refund_rows(session, fresh)] == [fresh.amount_minor]
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def checkout(session: Session, shop: Shop, number: int = 3) -> tuple[list[UUID], list[UUID], UUID]:
@@ -465,7 +465,7 @@ def test_charge_pays_several_orders_of_a_checkout(session: Session, shop: Shop) 
     assert [status_of(session, order_id) for order_id in placed] == ["paid_escrow"] * 3
     assert [stock_of(session, product) for product in products] == [(2, 0)] * 3
     assert notification_types(session, shop.buyer.id) == ["order_paid"] * 3 + ["wallet_credited"]
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 @pytest.mark.parametrize("short", [False, True])
@@ -494,7 +494,7 @@ def test_checkout_charge_returns_share_of_cancelled_order(session: Session, shop
         "cancelled",
         "paid_escrow",
     ]
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def test_charge_below_due_total_of_checkout_pays_no_order(session: Session, shop: Shop) -> None:
@@ -510,7 +510,7 @@ def test_charge_below_due_total_of_checkout_pays_no_order(session: Session, shop
         "abandoned",
         "quarantined",
     ]
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def test_checkout_charge_returns_share_of_separately_paid_order(session: Session, shop: Shop) -> None:
@@ -526,7 +526,7 @@ def test_checkout_charge_returns_share_of_separately_paid_order(session: Session
     [refund] = refund_rows(session, intent)
     assert (refund["order_id"], refund["amount_minor"]) == (placed[0], alone.amount_minor)
     assert refund_rows(session, alone) == []
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def test_charge_for_fully_cancelled_checkout_is_returned_per_order(session: Session, shop: Shop) -> None:
@@ -546,4 +546,4 @@ def test_charge_for_fully_cancelled_checkout_is_returned_per_order(session: Sess
         placed[2]: each + 9,
     }
     assert {refund["refunded_minor"] for refund in refunds} == {intent.amount_minor + 9}
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)

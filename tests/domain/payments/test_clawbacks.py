@@ -29,17 +29,17 @@ from tests.support.finance import (
     claw_back,
     deliver,
     delivered_order,
+    notification_types_of,
     refund,
+    refund_summaries_of,
     refunds_of,
-    say,
-    sums_of,
-    told,
+    report_refund_status,
 )
 from tests.support.purchases import (
     NOW,
     PRICE_MINOR,
     Shop,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     balances_of_order,
     fill_wallet,
     make_product,
@@ -63,7 +63,7 @@ def delivered(session: Session, shop: Shop) -> UUID:
 @pytest.fixture(autouse=True)
 def _check_invariants(session: Session) -> Any:
     yield
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def vendor_debt(session: Session, shop: Shop) -> int:
@@ -88,7 +88,7 @@ class TestOfficerClawback:
         )
         assert (vendor_debt(session, shop), vendor_balance(session, shop)) == (100_000, VENDORS)
         assert wallet_of(session, shop.buyer.id) == 100_000
-        assert sums_of(session, delivered) == [("wallet", "processed", 100_000)]
+        assert refund_summaries_of(session, delivered) == [("wallet", "processed", 100_000)]
         assert row_of(session, "escrows", order_id=delivered)["clawed_back_minor"] == 100_000
         assert trail_of(session, delivered)[-1] == ("delivered", "delivered", "clawback", "staff")
 
@@ -125,9 +125,9 @@ class TestOfficerClawback:
         self, session: Session, shop: Shop, officer: Caller, delivered: UUID
     ) -> None:
         claw_back(session, delivered, officer, destination="gateway")
-        assert sums_of(session, delivered) == [("gateway", "pending", TOTAL)]
+        assert refund_summaries_of(session, delivered) == [("gateway", "pending", TOTAL)]
         [row] = refunds_of(session, delivered)
-        say(session, row["id"], "processed")
+        report_refund_status(session, row["id"], "processed")
 
         assert balances_of_order(session, delivered) == BOTH_HAD | GONE
         assert row_of(session, "gateway_charges", id=row["charge_id"])["refunded_minor"] == TOTAL
@@ -142,7 +142,7 @@ class TestOfficerClawback:
 
         claw_back(session, order_id, officer, destination="gateway")
 
-        assert sums_of(session, order_id) == [
+        assert refund_summaries_of(session, order_id) == [
             ("gateway", "pending", TOTAL - 60_000),
             ("wallet", "processed", 60_000),
         ]
@@ -181,7 +181,7 @@ class TestOfficerClawback:
         done = claw_back(session, delivered, officer, amount_minor=100_000)
 
         for person in (shop.buyer, shop.vendor):
-            assert told(session, person.id)[-1] == "order_clawed_back"
+            assert notification_types_of(session, person.id)[-1] == "order_clawed_back"
         body = row_of(session, "notifications", user_id=shop.vendor.id, type="order_clawed_back")["body"]
         assert "NGN 1,000.00" in body
         assert "next payouts" in body

@@ -22,18 +22,18 @@ from marketplace.payments.refunds import buyer_accounts, gateway_refund, gateway
 from marketplace.providers.gateway.payloads import GatewayRefund
 from tests.support.alerts import open_about
 from tests.support.finance import (
+    buyer_debt_of,
     cancelled_order,
-    mend_refund,
-    owed_by,
+    recover_refund,
     refund,
     refunds_of,
-    say,
+    report_refund_status,
     times_to_ask,
 )
 from tests.support.purchases import (
     NOW,
     Shop,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     fill_wallet,
     later,
     make_person,
@@ -54,7 +54,7 @@ def order_id(session: Session, shop: Shop) -> UUID:
 def late_report(session: Session, officer: Caller, order_id: UUID) -> GatewayRefund:
     """The late success report of a refund that was already credited to the wallet."""
     [row] = refunds_of(session, order_id)
-    say(session, row["id"], "needs-attention", id="77")
+    report_refund_status(session, row["id"], "needs-attention", id="77")
     resolve_refund(session, row["id"], officer, states.CREDIT, "needs-attention")
     return GatewayRefund(
         "77", "processed", row["amount_minor"], gateway_refund.refund_reference(row["id"], 1)
@@ -73,7 +73,7 @@ def resolve_refund(session: Session, refund_id: UUID, officer: Caller, trigger: 
     report = GatewayRefund(
         "77", status, row["amount_minor"], gateway_refund.refund_reference(refund_id, row["attempt"])
     )
-    mend_refund(session, refund_id, officer, trigger, report)
+    recover_refund(session, refund_id, officer, trigger, report)
 
 
 def apply_report(session: Session, refund_id: UUID, report: GatewayRefund) -> str:
@@ -104,7 +104,7 @@ class TestCreditedRefundSentLater:
 
         amount = late_report.amount_minor
         assert wallet_of(session, shop.buyer.id) == 500
-        assert owed_by(session, shop.buyer.id) == 0
+        assert buyer_debt_of(session, shop.buyer.id) == 0
         # The initial 500 kobo of the wallet came through the gateway too.
         assert fetch_balances_by_kind(session)["gateway_clearing"] == before + 500 - amount
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == amount
@@ -112,7 +112,7 @@ class TestCreditedRefundSentLater:
         [body] = bodies_of(session, shop.buyer.id, "refund_paid_twice")
         assert f"We took {format_naira(amount)} from your wallet" in body
         assert "owe" not in body
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_spent_part_of_duplicate_is_buyer_debt(
         self, session: Session, shop: Shop, refund_id: UUID, late_report: GatewayRefund
@@ -122,10 +122,10 @@ class TestCreditedRefundSentLater:
         apply_report(session, refund_id, late_report)
 
         debt = late_report.amount_minor - 1_000
-        assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (0, debt)
+        assert (wallet_of(session, shop.buyer.id), buyer_debt_of(session, shop.buyer.id)) == (0, debt)
         [body] = bodies_of(session, shop.buyer.id, "refund_paid_twice")
         assert f"You owe us {format_naira(debt)}" in body
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_repeated_report_posts_duplicate_once(
         self, session: Session, shop: Shop, refund_id: UUID, late_report: GatewayRefund
@@ -136,7 +136,7 @@ class TestCreditedRefundSentLater:
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == late_report.amount_minor
         assert wallet_of(session, shop.buyer.id) == 0
         assert len(bodies_of(session, shop.buyer.id, "refund_paid_twice")) == 1
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     @pytest.mark.parametrize("named", [True, False])
     def test_event_polls_the_gateway_before_debiting_the_wallet(
@@ -161,7 +161,7 @@ class TestCreditedRefundSentLater:
         found = gateway_reports.find_refund(session, refund_id=refund_id)
         assert not gateway_reports.record_status(session, found, [late_report], NOW)
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == late_report.amount_minor
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     @pytest.mark.parametrize("spent", [False, True])
     def test_returned_duplicate_is_credited_to_the_buyer_again(
@@ -183,12 +183,12 @@ class TestCreditedRefundSentLater:
         buyer_accounts.offset_against_wallet(session, buyer_id=shop.buyer.id, now=NOW)
 
         assert wallet_of(session, shop.buyer.id) == (100 if spent else amount)
-        assert owed_by(session, shop.buyer.id) == 0
+        assert buyer_debt_of(session, shop.buyer.id) == 0
         assert {"buyer_receivable": 0} | fetch_balances_by_kind(session) == before
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
         assert row_of(session, "gateway_charges", id=charge_id)["refunded_minor"] == left
         assert len(bodies_of(session, shop.buyer.id, "wallet_credited")) == 2
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_reports_other_than_success_change_nothing(
         self, session: Session, refund_id: UUID, late_report: GatewayRefund
@@ -196,7 +196,7 @@ class TestCreditedRefundSentLater:
         before = fetch_balances_by_kind(session)
 
         for status in ("pending", "processing", "failed", "needs-attention"):
-            assert say(session, refund_id, status) == "credited"
+            assert report_refund_status(session, refund_id, status) == "credited"
 
         assert fetch_balances_by_kind(session) == before
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
@@ -255,7 +255,7 @@ class TestEarlierAttemptSentLate:
     @pytest.fixture
     def first_attempt_report(self, session: Session, officer: Caller, refund_id: UUID) -> GatewayRefund:
         """The late success report of the first attempt, while the second attempt is pending."""
-        say(session, refund_id, "failed", id="77")
+        report_refund_status(session, refund_id, "failed", id="77")
         resolve_refund(session, refund_id, officer, states.RETRY, "failed")
         amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
         return GatewayRefund("77", "processed", amount, gateway_refund.refund_reference(refund_id, 1))
@@ -268,19 +268,19 @@ class TestEarlierAttemptSentLate:
         assert gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW) is None
         assert apply_report(session, refund_id, first_attempt_report) == "processed"
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     @pytest.mark.parametrize("status", ["failed", "needs-attention"])
     def test_first_attempt_counts_if_second_did_not_succeed(
         self, session: Session, refund_id: UUID, first_attempt_report: GatewayRefund, status: str
     ) -> None:
         gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
-        say(session, refund_id, status, id="78")
+        report_refund_status(session, refund_id, status, id="78")
 
         assert apply_report(session, refund_id, first_attempt_report) == "processed"
 
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     @pytest.mark.parametrize("first", ["second attempt", "first attempt"])
     def test_buyer_owes_duplicate_if_both_attempts_are_sent(
@@ -302,8 +302,8 @@ class TestEarlierAttemptSentLate:
 
         row = row_of(session, "refunds", id=refund_id)
         assert (row["status"], row["paid_twice_minor"]) == ("processed", first_attempt_report.amount_minor)
-        assert owed_by(session, shop.buyer.id) == first_attempt_report.amount_minor
-        assert_books_are_whole(session)
+        assert buyer_debt_of(session, shop.buyer.id) == first_attempt_report.amount_minor
+        assert_ledger_is_consistent(session)
 
     def test_duplicate_stays_recorded_when_second_attempt_fails(
         self,
@@ -315,9 +315,9 @@ class TestEarlierAttemptSentLate:
     ) -> None:
         """Finance then credits the failed refund, and the credit settles the buyer debt."""
         gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
-        say(session, refund_id, "pending", id="78")
+        report_refund_status(session, refund_id, "pending", id="78")
         apply_report(session, refund_id, first_attempt_report)
-        say(session, refund_id, "failed", id="78")
+        report_refund_status(session, refund_id, "failed", id="78")
 
         assert apply_report(session, refund_id, first_attempt_report) == "failed"
         resolve_refund(session, refund_id, officer, states.CREDIT, "failed")
@@ -327,8 +327,8 @@ class TestEarlierAttemptSentLate:
             row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == first_attempt_report.amount_minor
         )
         assert buyer_accounts.offset_against_wallet(session, buyer_id=shop.buyer.id, now=NOW)
-        assert (wallet_of(session, shop.buyer.id), owed_by(session, shop.buyer.id)) == (0, 0)
-        assert_books_are_whole(session)
+        assert (wallet_of(session, shop.buyer.id), buyer_debt_of(session, shop.buyer.id)) == (0, 0)
+        assert_ledger_is_consistent(session)
 
     @pytest.mark.parametrize("trigger", [states.RETRY, states.CREDIT])
     def test_second_attempt_can_be_retried_or_credited_after_duplicate(
@@ -341,7 +341,7 @@ class TestEarlierAttemptSentLate:
     ) -> None:
         """The gateway keeps reporting the first attempt as sent."""
         gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
-        say(session, refund_id, "pending", id="78")
+        report_refund_status(session, refund_id, "pending", id="78")
         apply_report(session, refund_id, first_attempt_report)
         second = replace(
             first_attempt_report,
@@ -351,10 +351,10 @@ class TestEarlierAttemptSentLate:
         )
         apply_report(session, refund_id, second)
 
-        done = mend_refund(session, refund_id, officer, trigger, first_attempt_report, second)
+        done = recover_refund(session, refund_id, officer, trigger, first_attempt_report, second)
 
         assert done.status == ("pending" if trigger == states.RETRY else "credited")
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 class TestDebtCollection:
@@ -371,18 +371,18 @@ class TestDebtCollection:
         fill_wallet(session, buyer_id, debt - 300)
 
         assert buyer_accounts.offset_against_wallet(session, buyer_id=buyer_id, now=NOW)
-        assert (wallet_of(session, buyer_id), owed_by(session, buyer_id)) == (0, 300)
+        assert (wallet_of(session, buyer_id), buyer_debt_of(session, buyer_id)) == (0, 300)
         assert not buyer_accounts.offset_against_wallet(session, buyer_id=buyer_id, now=NOW)
         fill_wallet(session, buyer_id, 1_000)
         assert buyer_accounts.offset_against_wallet(session, buyer_id=buyer_id, now=NOW)
 
-        assert (wallet_of(session, buyer_id), owed_by(session, buyer_id)) == (700, 0)
+        assert (wallet_of(session, buyer_id), buyer_debt_of(session, buyer_id)) == (700, 0)
         bodies = bodies_of(session, buyer_id, "debt_collected")
         assert [body.rsplit(". ", 1)[-1] for body in bodies] == [
             f"You still owe us {format_naira(300)}.",
             "You do not owe us anything more.",
         ]
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 def move(session: Session, source: str, debit: accounts.Account, credit: accounts.Account) -> None:
@@ -405,7 +405,7 @@ def test_failed_debt_collection_does_not_block_other_buyers(database: Database) 
 
     with database.transaction() as session:
         assert collected == 1
-        assert [owed_by(session, buyer_id) for buyer_id in (first, second)] == [500, 0]
+        assert [buyer_debt_of(session, buyer_id) for buyer_id in (first, second)] == [500, 0]
         assert [wallet_of(session, buyer_id) for buyer_id in (first, second)] == [500, 0]
         # Clean up: other tests share this database.
         move(session, f"test:{first}:over", accounts.wallet(first), accounts.buyer_receivable(first))

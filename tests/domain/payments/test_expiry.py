@@ -25,7 +25,7 @@ from tests.support.purchases import (
     NOW,
     Shop,
     apply,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     check_out,
     later,
     make_charge,
@@ -106,7 +106,7 @@ def test_unpaid_order_expires_and_releases_stock(
         assert (order["status"], order["expired_at"]) == ("expired", DUE)
         assert stock_of(session, product_id) == (3, 0)
         assert trail_of(session, order_id)[-1] == ("pending_payment", "expired", "expire", "system")
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 def test_unpaid_order_is_not_expired_early(database: Database, sweep: SweepNow, order_id: UUID) -> None:
@@ -137,7 +137,7 @@ def test_payment_without_webhook_is_found_and_applied(
     with database.reading() as session:
         assert status_of(session, order_id) == "paid_escrow"
         assert row_of(session, "payment_intents", id=opened.id)["status"] == "succeeded"
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 def test_order_with_failed_payment_expires(
@@ -240,7 +240,7 @@ def test_unpaid_checkout_is_polled_once_and_expires(
     assert gateway.calls(intent.reference)["GET /transaction/verify"] == 1
     assert [status(database, order_id) for order_id in order_ids] == ["expired"] * 3
     with database.reading() as session:
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 def test_paid_checkout_without_webhook_is_polled_once_and_fully_paid(

@@ -26,7 +26,7 @@ from tests.support.purchases import (
     NOW,
     Shop,
     apply,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     later,
     make_intent,
     make_product,
@@ -104,7 +104,7 @@ class TestSending:
         assert after["gateway_clearing"] == before["gateway_clearing"] - AMOUNT
         assert row_of(session, "refunds", id=refund_id)["settled_at"] == later(minutes=5)
         assert row_of(session, "notifications", user_id=shop.buyer.id, type="refund_processed")
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_refund_is_leased_by_a_single_worker_until_lease_expires(
         self, session: Session, refund_id: UUID
@@ -147,7 +147,7 @@ class TestSending:
         # The gateway may have processed the refund by then.
         assert apply_status(session, report, refund_id) in ("submitted", "processed")
         assert count_send_requests(gateway, found) == 1
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_refund_is_sent_after_gateway_was_down(
         self, session: Session, gateway: TestGateway, settings: Settings, refund_id: UUID
@@ -182,7 +182,7 @@ class TestSending:
             ).scalar_one()
             == 0
         )
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_rejected_api_key_counts_as_gateway_unavailable(
         self, session: Session, gateway: TestGateway, settings: Settings, refund_id: UUID
@@ -246,7 +246,7 @@ class TestReportedStatus:
         left = 0 if status == "processed" else AMOUNT
         moved = before["refunds_in_transit"] - fetch_balances_by_kind(session)["refunds_in_transit"]
         assert moved == AMOUNT - left
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_refund_with_amount_mismatch_needs_attention(self, session: Session, refund_id: UUID) -> None:
         found = lease(session, refund_id)
@@ -255,7 +255,7 @@ class TestReportedStatus:
             apply_status(session, make_report(found, "processed", amount_minor=1), refund_id)
             == "needs_attention"
         )
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_report_with_different_refund_id_is_ignored_and_alerted(
         self, session: Session, refund_id: UUID
@@ -290,7 +290,7 @@ class TestReportedStatus:
         for reported_status in ("failed", "processed", "pending"):
             assert apply_status(session, make_report(first, reported_status), refund_id) == "pending"
         assert apply_status(session, make_report(second, "processed", id="78"), refund_id) == "processed"
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 class TestEvents:
@@ -338,7 +338,7 @@ class TestEvents:
         row = gateway_reports.find_refund(session, refund_id=refund_id)
         assert gateway_reports.record_status(session, row, [make_report(found, then)], later(minutes=7))
         assert status_of(session, refund_id) == then
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_poll_result_is_rejected_when_refund_changed_during_poll(
         self, session: Session, refund_id: UUID

@@ -37,17 +37,17 @@ from tests.support.finance import (
     audited,
     dispute_charge,
     make_officer,
+    notification_types_of,
+    refund_summaries_of,
     refunds_of,
-    say,
-    sums_of,
-    told,
+    report_refund_status,
 )
 from tests.support.gateway import TestGateway
 from tests.support.purchases import (
     NOW,
     Shop,
     apply,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     balances_of_order,
     check_out,
     fill_wallet,
@@ -126,8 +126,8 @@ class TestAcceptance:
         assert (order["wallet_minor"], order["accepted_minor"]) == (0, intent.amount_minor - 500)
         assert order["expires_at"] == later(hours=29)
         assert balances_of_order(session, order_id)["escrow"] == intent.amount_minor - 500
-        assert told(session, shop.buyer.id)[-1] == "payment_resolved"
-        assert_books_are_whole(session)
+        assert notification_types_of(session, shop.buyer.id)[-1] == "payment_resolved"
+        assert_ledger_is_consistent(session)
         fresh = make_intent(session, shop, order_id, now=later(hours=6))
         assert (fresh.amount_minor, fresh.reference != intent.reference) == (500, True)
 
@@ -135,7 +135,7 @@ class TestAcceptance:
 
         assert status_of(session, order_id) == "paid_escrow"
         assert balances_of_order(session, order_id)["escrow"] == intent.amount_minor
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
         # Cancellation refunds each charge separately through the gateway.
         order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
         assert refunded_by_charge(session, order_id) == {
@@ -143,7 +143,7 @@ class TestAcceptance:
             charge_of(session, fresh): 500,
         }
         assert wallet_of(session, shop.buyer.id) == 0
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_accepted_charges_that_cover_the_total_pay_the_order(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent
@@ -161,15 +161,15 @@ class TestAcceptance:
         assert stock_of(session, product_id) == (4, 0)
         assert wallet_of(session, shop.buyer.id) == 200
         assert row_of(session, "payment_intents", id=intent.id)["status"] == "succeeded"
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
         order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
         # Both charges came through the gateway, so both are refunded through the gateway.
-        assert [part for part in sums_of(session, order_id) if part[0] == "gateway"] == [
+        assert [part for part in refund_summaries_of(session, order_id) if part[0] == "gateway"] == [
             ("gateway", "pending", intent.amount_minor - 500),
             ("gateway", "pending", 500),
         ]
         assert wallet_of(session, shop.buyer.id) == 200
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_excess_of_accepted_charge_is_credited_and_notified(
         self, session: Session, shop: Shop, officer: Caller
@@ -194,7 +194,7 @@ class TestAcceptance:
             f" The extra {format_naira(first['total_minor'] - 1)} is in your wallet."
         )
         assert wallet_of(session, shop.buyer.id) == first["total_minor"] - 1
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_cancellation_refunds_wallet_part_and_accepted_charge_separately(
         self, session: Session, shop: Shop, officer: Caller
@@ -207,13 +207,13 @@ class TestAcceptance:
 
         order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
 
-        assert sums_of(session, order_id) == [
+        assert refund_summaries_of(session, order_id) == [
             ("gateway", "pending", 7_000),
             ("gateway", "pending", first.amount_minor - 7_000),
             ("wallet", "processed", 3_000),
         ]
         assert wallet_of(session, shop.buyer.id) == 3_000
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_cancelled_checkout_refunds_accepted_shares_to_payment_method(
         self, session: Session, shop: Shop, officer: Caller
@@ -237,10 +237,10 @@ class TestAcceptance:
             order_cancellation.cancel_order(
                 session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW
             )
-            assert {destination for destination, *_ in sums_of(session, order_id)} == {"gateway"}
+            assert {destination for destination, *_ in refund_summaries_of(session, order_id)} == {"gateway"}
             assert "to your original payment method" in notification_bodies(session, shop.buyer.id)[-1]
             assert "wallet" not in notification_bodies(session, shop.buyer.id)[-1]
-            assert_books_are_whole(session)
+            assert_ledger_is_consistent(session)
 
         for intent in (done.payment, fresh):
             charge = row_of(session, "gateway_charges", id=charge_of(session, intent))
@@ -263,7 +263,7 @@ class TestAcceptance:
             session, order_id=order_id, caller=getattr(shop, party), reason=None, now=NOW
         )
 
-        assert sums_of(session, order_id) == [("gateway", "pending", 700)]
+        assert refund_summaries_of(session, order_id) == [("gateway", "pending", 700)]
         assert wallet_of(session, shop.buyer.id) == 3_000
         assert "escrow" not in balances_of_order(session, order_id)
         assert (
@@ -271,7 +271,7 @@ class TestAcceptance:
             in notification_bodies(session, shop.buyer.id)[-1]
         )
         assert "NGN 30.00 is back in your wallet" in notification_bodies(session, shop.buyer.id)[-1]
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     @pytest.mark.parametrize("missing", [1, 100_001])
     def test_checkout_with_accepted_charge_is_paid_by_the_difference(
@@ -295,7 +295,7 @@ class TestAcceptance:
         assert fresh.amount_minor == missing
         assert apply(session, make_charge(fresh)) is ChargeOutcome.APPLIED
         assert [status_of(session, order_id) for order_id in done.order_ids] == ["paid_escrow"] * 2
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_acceptance_without_awaiting_order_is_refused(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent
@@ -345,10 +345,12 @@ class TestAcceptance:
                 assert status_of(session, order_id) == ("expired" if hours == 25 else "pending_payment")
 
         with database.reading() as session:
-            assert sums_of(session, order_id) == [("gateway", "pending", intent.amount_minor - 500)]
+            assert refund_summaries_of(session, order_id) == [
+                ("gateway", "pending", intent.amount_minor - 500)
+            ]
             assert wallet_of(session, shop.buyer.id) == 0
             assert "is being returned the way you paid it" in notification_bodies(session, shop.buyer.id)[-1]
-            assert_books_are_whole(session)
+            assert_ledger_is_consistent(session)
 
 
 def charge_of(session: Session, intent: Intent) -> UUID:
@@ -395,8 +397,8 @@ class TestReturn:
         # The buyer can pay again until the extended deadline.
         assert row_of(session, "orders", id=order_id)["expires_at"] == later(minutes=80)
         assert make_intent(session, shop, order_id, now=later(minutes=51)).amount_minor == intent.amount_minor
-        assert say(session, made["id"], "processed") == "processed"
-        assert_books_are_whole(session)
+        assert report_refund_status(session, made["id"], "processed") == "processed"
+        assert_ledger_is_consistent(session)
 
     def test_charge_is_credited_to_the_wallet(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent
@@ -405,9 +407,9 @@ class TestReturn:
 
         resolve(session, quarantined_id, officer, "wallet")
 
-        assert sums_of(session, order_id) == [("wallet", "processed", intent.amount_minor - 500)]
+        assert refund_summaries_of(session, order_id) == [("wallet", "processed", intent.amount_minor - 500)]
         assert wallet_of(session, shop.buyer.id) == intent.amount_minor - 500
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_customer_fees_are_not_refunded(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent
@@ -418,8 +420,8 @@ class TestReturn:
 
         resolve(session, quarantined["id"], officer, "refund")
 
-        assert sums_of(session, order_id) == [("gateway", "pending", intent.amount_minor - 1_500)]
-        assert_books_are_whole(session)
+        assert refund_summaries_of(session, order_id) == [("gateway", "pending", intent.amount_minor - 1_500)]
+        assert_ledger_is_consistent(session)
 
     def test_refund_leaves_order_paid_by_other_charge_unchanged(
         self, session: Session, officer: Caller, order_id: UUID, intent: Intent
@@ -431,7 +433,7 @@ class TestReturn:
 
         order = row_of(session, "orders", id=order_id)
         assert (order["status"], order["payment_status"]) == ("paid_escrow", "succeeded")
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_refund_of_foreign_currency_charge_is_recorded_without_posting(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, intent: Intent
@@ -521,7 +523,7 @@ class TestDecision:
         [made] = refunds_of(session, order_id)
         charge = row_of(session, "gateway_charges", id=made["charge_id"])
         assert (charge["gateway_charge_id"], charge["refunded_minor"]) == (named.id, 500)
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_database_rejects_resolved_status_without_resolution_time(
         self, session: Session, officer: Caller, intent: Intent

@@ -34,18 +34,18 @@ from tests.support.finance import (
     audited,
     cancelled_order,
     dispute_charge,
-    mend_refund,
+    notification_types_of,
+    recover_refund,
     refund,
     refunds_of,
-    say,
-    told,
+    report_refund_status,
 )
 from tests.support.gateway import TestGateway
 from tests.support.purchases import (
     NOW,
     Shop,
     apply,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     fill_wallet,
     later,
     make_intent,
@@ -68,7 +68,7 @@ def refund_id(session: Session, order_id: UUID) -> UUID:
     """A failed refund."""
     [made] = refunds_of(session, order_id)
     found: UUID = made["id"]
-    assert say(session, found, "failed") == "failed"
+    assert report_refund_status(session, found, "failed") == "failed"
     return found
 
 
@@ -86,7 +86,7 @@ def test_refund_with_open_dispute_cannot_be_recovered(
     dispute_charge(session, row_of(session, "gateway_charges", id=charge_id)["gateway_charge_id"])
 
     with pytest.raises(ChargedBackError, match="is disputing this payment"):
-        mend_refund(session, refund_id, officer, trigger)
+        recover_refund(session, refund_id, officer, trigger)
 
     assert row_of(session, "refunds", id=refund_id)["status"] == "failed"
 
@@ -97,7 +97,7 @@ class TestRetry:
     ) -> None:
         before = fetch_balances_by_kind(session)
 
-        done = mend_refund(session, refund_id, officer, states.RETRY)
+        done = recover_refund(session, refund_id, officer, states.RETRY)
 
         assert (done.status, done.attempt) == ("pending", 2)
         row = row_of(session, "refunds", id=refund_id)
@@ -118,17 +118,17 @@ class TestRetry:
                 {"status": "pending", "attempt": 2, "amountMinor": row["amount_minor"]},
             )
         ]
-        assert say(session, refund_id, "processed") == "processed"
-        assert_books_are_whole(session)
+        assert report_refund_status(session, refund_id, "processed") == "processed"
+        assert_ledger_is_consistent(session)
 
     def test_refund_that_needs_attention_cannot_be_retried(
         self, session: Session, officer: Caller, order_id: UUID
     ) -> None:
         [made] = refunds_of(session, order_id)
-        say(session, made["id"], "needs-attention")
+        report_refund_status(session, made["id"], "needs-attention")
 
         with pytest.raises(IllegalTransitionError):
-            mend_refund(session, made["id"], officer, states.RETRY)
+            recover_refund(session, made["id"], officer, states.RETRY)
 
 
 class TestCredit:
@@ -137,13 +137,13 @@ class TestCredit:
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID, gateway_status: str
     ) -> None:
         [made] = refunds_of(session, order_id)
-        say(session, made["id"], gateway_status)
+        report_refund_status(session, made["id"], gateway_status)
         before = fetch_balances_by_kind(session)["refunds_in_transit"]
 
         report = GatewayRefund(
             "9", gateway_status, made["amount_minor"], gateway_refund.refund_reference(made["id"], 1)
         )
-        done = mend_refund(session, made["id"], officer, states.CREDIT, report)
+        done = recover_refund(session, made["id"], officer, states.CREDIT, report)
 
         amount = made["amount_minor"]
         assert done.status == "credited"
@@ -151,9 +151,9 @@ class TestCredit:
         assert fetch_balances_by_kind(session)["refunds_in_transit"] == before - amount
         assert row_of(session, "gateway_charges", id=made["charge_id"])["refunded_minor"] == 0
         assert row_of(session, "refunds", id=made["id"])["settled_at"] == NOW
-        assert told(session, shop.buyer.id)[-1] == "wallet_credited"
+        assert notification_types_of(session, shop.buyer.id)[-1] == "wallet_credited"
         assert [entry[0] for entry in audited(session, made["id"])] == ["refund.credit"]
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_credited_partial_refund_leaves_charge_refundable_for_the_rest(
         self, session: Session, shop: Shop, officer: Caller
@@ -161,8 +161,8 @@ class TestCredit:
         order_id = paid_order(session, shop)
         refund(session, order_id, officer, amount_minor=1_000)
         [part] = refunds_of(session, order_id)
-        say(session, part["id"], "failed")
-        mend_refund(session, part["id"], officer, states.CREDIT)
+        report_refund_status(session, part["id"], "failed")
+        recover_refund(session, part["id"], officer, states.CREDIT)
 
         refund(session, order_id, officer)
 
@@ -170,7 +170,7 @@ class TestCredit:
         assert [row["amount_minor"] for row in refunds_of(session, order_id)] == [1_000, total - 1_000]
         charge = row_of(session, "gateway_charges", id=part["charge_id"])
         assert charge["refunded_minor"] == total - 1_000
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_credited_part_of_mixed_payment_leaves_charge_refundable_by_gateway(
         self, session: Session, shop: Shop, officer: Caller
@@ -180,8 +180,8 @@ class TestCredit:
         pay(session, shop, order_id)
         refund(session, order_id, officer, amount_minor=1_000)
         [part] = refunds_of(session, order_id)
-        say(session, part["id"], "failed")
-        mend_refund(session, part["id"], officer, states.CREDIT)
+        report_refund_status(session, part["id"], "failed")
+        recover_refund(session, part["id"], officer, states.CREDIT)
 
         refund(session, order_id, officer)
 
@@ -189,20 +189,20 @@ class TestCredit:
         amounts = [row["amount_minor"] for row in refunds_of(session, order_id)]
         assert sorted(amounts) == [1_000, 1_000, charged]
         assert wallet_of(session, shop.buyer.id) == 2_000
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_refund_with_unknown_gateway_status_is_not_credited(
         self, session: Session, shop: Shop, officer: Caller, order_id: UUID
     ) -> None:
         [made] = refunds_of(session, order_id)
-        say(session, made["id"], "needs-attention")
+        report_refund_status(session, made["id"], "needs-attention")
 
         with pytest.raises(GatewayStatusUnknownError, match="may still send the refund"):
-            mend_refund(session, made["id"], officer, states.CREDIT)
+            recover_refund(session, made["id"], officer, states.CREDIT)
 
         assert row_of(session, "refunds", id=made["id"])["status"] == "needs_attention"
         assert wallet_of(session, shop.buyer.id) == 0
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 class TestReturnedRefund:
@@ -211,8 +211,8 @@ class TestReturnedRefund:
     @pytest.fixture
     def returned_refund_id(self, session: Session, order_id: UUID) -> UUID:
         [made] = refunds_of(session, order_id)
-        assert say(session, made["id"], "processed") == "processed"
-        assert say(session, made["id"], "failed") == "failed"
+        assert report_refund_status(session, made["id"], "processed") == "processed"
+        assert report_refund_status(session, made["id"], "failed") == "failed"
         found: UUID = made["id"]
         return found
 
@@ -221,10 +221,10 @@ class TestReturnedRefund:
     ) -> None:
         [made] = refunds_of(session, order_id)
         before = fetch_balances_by_kind(session)
-        say(session, made["id"], "processed")
+        report_refund_status(session, made["id"], "processed")
 
         for _ in range(2):
-            assert say(session, made["id"], "failed") == "failed"
+            assert report_refund_status(session, made["id"], "failed") == "failed"
 
         assert fetch_balances_by_kind(session) == before
         assert row_of(session, "ledger_transactions", kind="refund_returned", source=f"refund:{made['id']}")
@@ -236,20 +236,20 @@ class TestReturnedRefund:
         shown = {item.id: (item.status, item.times_returned) for item in listed.items}
         assert shown[made["id"]] == ("failed", 1)
         # The buyer is notified only after finance decides.
-        assert told(session, shop.buyer.id)[-1] == "refund_processed"
-        assert_books_are_whole(session)
+        assert notification_types_of(session, shop.buyer.id)[-1] == "refund_processed"
+        assert_ledger_is_consistent(session)
 
     def test_returned_refund_is_sent_again_each_time(
         self, session: Session, shop: Shop, officer: Caller, returned_refund_id: UUID
     ) -> None:
         before = fetch_balances_by_kind(session)["gateway_clearing"]
         for time in (2, 3):
-            mend_refund(session, returned_refund_id, officer, states.RETRY)
-            assert say(session, returned_refund_id, "processed") == "processed"
-            assert_books_are_whole(session)
+            recover_refund(session, returned_refund_id, officer, states.RETRY)
+            assert report_refund_status(session, returned_refund_id, "processed") == "processed"
+            assert_ledger_is_consistent(session)
             if time == 2:
-                assert say(session, returned_refund_id, "failed") == "failed"
-                assert_books_are_whole(session)
+                assert report_refund_status(session, returned_refund_id, "failed") == "failed"
+                assert_ledger_is_consistent(session)
 
         row = row_of(session, "refunds", id=returned_refund_id)
         assert (row["status"], row["attempt"], row["times_returned"]) == ("processed", 3, 2)
@@ -267,8 +267,8 @@ class TestReturnedRefund:
     ) -> None:
         """Both attempts fail, then the first attempt is sent late and returned."""
         amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
-        mend_refund(session, refund_id, officer, states.RETRY)
-        say(session, refund_id, "failed")
+        recover_refund(session, refund_id, officer, states.RETRY)
+        report_refund_status(session, refund_id, "failed")
         for gateway_status in ("processed", "failed"):
             first = GatewayRefund("11", gateway_status, amount, gateway_refund.refund_reference(refund_id, 1))
             assert (
@@ -276,20 +276,20 @@ class TestReturnedRefund:
                 == gateway_status
             )
 
-        done = mend_refund(session, refund_id, officer, states.RETRY)
+        done = recover_refund(session, refund_id, officer, states.RETRY)
 
         assert (done.status, done.attempt) == ("pending", 3)
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_returned_refund_is_credited_to_the_wallet(
         self, session: Session, shop: Shop, officer: Caller, returned_refund_id: UUID
     ) -> None:
-        mend_refund(session, returned_refund_id, officer, states.CREDIT)
+        recover_refund(session, returned_refund_id, officer, states.CREDIT)
 
         row = row_of(session, "refunds", id=returned_refund_id)
         assert (row["status"], wallet_of(session, shop.buyer.id)) == ("credited", row["amount_minor"])
-        assert told(session, shop.buyer.id)[-1] == "wallet_credited"
-        assert_books_are_whole(session)
+        assert notification_types_of(session, shop.buyer.id)[-1] == "wallet_credited"
+        assert_ledger_is_consistent(session)
 
 
 class TestRetryAndCredit:
@@ -310,26 +310,26 @@ class TestRetryAndCredit:
         )
 
         with pytest.raises(RefundStillInFlightError, match=f"gateway status: {gateway_status}") as refused:
-            mend_refund(session, refund_id, officer, trigger, report)
+            recover_refund(session, refund_id, officer, trigger, report)
 
         # The reported status is kept despite the error.
         assert refused.value.keeps_changes
         status = row_of(session, "refunds", id=refund_id)["status"]
         assert status == ("processed" if gateway_status == "processed" else "failed")
         assert wallet_of(session, shop.buyer.id) == 0
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     @pytest.mark.parametrize("trigger", [states.RETRY, states.CREDIT])
     def test_second_decision_on_same_refund_is_refused(
         self, session: Session, officer: Caller, refund_id: UUID, trigger: str
     ) -> None:
         stuck = find_failed(session, refund_id, officer, trigger)
-        mend_refund(session, refund_id, officer, trigger)
+        recover_refund(session, refund_id, officer, trigger)
 
         for work in (recovery.retry_failed_refund, recovery.credit_failed_refund):
             with pytest.raises(ConflictError):
                 work(session, failed_refund=stuck, attempts=[], act=act_of(officer, now=NOW))
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     @pytest.mark.parametrize("trigger", [states.RETRY, states.CREDIT])
     def test_refund_that_did_not_fail_cannot_be_recovered(
@@ -366,12 +366,12 @@ class TestGatewayPoll:
         found = gateway_refund.lease_refund(session, refund_id=made["id"], now=NOW)
         adapter = gateway.adapter(settings)
         gateway_refund.send_refund(adapter, found)
-        say(session, made["id"], "failed")
+        report_refund_status(session, made["id"], "failed")
 
         known = gateway_reports.fetch_status(adapter, find_failed(session, made["id"], officer))
         assert [one.merchant_note for one in known] == [gateway_refund.refund_reference(made["id"], 1)]
-        mend_refund(session, made["id"], officer, states.RETRY)
-        say(session, made["id"], "failed")
+        recover_refund(session, made["id"], officer, states.RETRY)
+        report_refund_status(session, made["id"], "failed")
         # The gateway does not know the second attempt, but the first attempt is in transit.
         stuck = find_failed(session, made["id"], officer)
         assert gateway_reports.fetch_status(adapter, stuck) == known
@@ -386,7 +386,7 @@ class TestGatewayPoll:
 
 
 def test_expired_lease_is_taken_over(session: Session, officer: Caller, refund_id: UUID) -> None:
-    mend_refund(session, refund_id, officer, states.RETRY)
+    recover_refund(session, refund_id, officer, states.RETRY)
     gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
 
     again = gateway_refund.lease_refund(session, refund_id=refund_id, now=later() + timedelta(minutes=2))

@@ -18,7 +18,15 @@ from marketplace.orders.pricing import Price, split_escrow
 from marketplace.orders.transitions import SYSTEM, EscrowTransition, apply_transition, lock_order
 from marketplace.payments.refunds import order_cancellation
 from marketplace.payments.refunds.admin_refund import AlreadyReleasedError, EscrowDeficitError, RefundItem
-from tests.support.finance import REASON, audited, refund, refunds_of, say, sums_of, told
+from tests.support.finance import (
+    REASON,
+    audited,
+    notification_types_of,
+    refund,
+    refund_summaries_of,
+    refunds_of,
+    report_refund_status,
+)
 from tests.support.purchases import (
     COMMISSION_BPS,
     DELIVERY_FEE_MINOR,
@@ -27,7 +35,7 @@ from tests.support.purchases import (
     SERVICE_FEE_MINOR,
     Shop,
     apply as apply_charge_of,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     balances_of_order,
     check_out,
     fill_wallet,
@@ -82,7 +90,7 @@ class TestCancellation:
 
         cancel(session, order_id, getattr(shop, by))
 
-        assert sums_of(session, order_id) == [("gateway", "pending", total)]
+        assert refund_summaries_of(session, order_id) == [("gateway", "pending", total)]
         assert balances_of_order(session, order_id) == {"wallet": -total, "refunds_in_transit": total}
         assert escrow_of(session, order_id) == ("refunded", 0)
         assert stock_of(session, product_id) == (5, 0)
@@ -91,9 +99,9 @@ class TestCancellation:
         assert trail_of(session, order_id)[-1] == (before, "cancelled", "cancel", by)
         [made] = refunds_of(session, order_id)
         assert (made["cause"], made["reason"]) == (f"order:{order_id}:cancel", f"Cancelled by the {by}.")
-        assert told(session, shop.buyer.id) == ["order_paid", "order_cancelled"]
-        assert told(session, shop.vendor.id) == ["order_received", "order_cancelled"]
-        assert_books_are_whole(session)
+        assert notification_types_of(session, shop.buyer.id) == ["order_paid", "order_cancelled"]
+        assert notification_types_of(session, shop.vendor.id) == ["order_received", "order_cancelled"]
+        assert_ledger_is_consistent(session)
 
     def test_cancellation_enqueues_the_refund_for_sending(self, session: Session, shop: Shop) -> None:
         order_id = paid_order(session, shop)
@@ -114,12 +122,12 @@ class TestCancellation:
 
         cancel(session, order_id, shop.buyer)
 
-        assert sorted(sums_of(session, order_id)) == [
+        assert sorted(refund_summaries_of(session, order_id)) == [
             ("gateway", "pending", TOTAL - 100_000),
             ("wallet", "processed", 100_000),
         ]
         assert wallet_of(session, shop.buyer.id) == 100_000
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_order_fully_paid_by_wallet_is_refunded_without_gateway(
         self, session: Session, shop: Shop
@@ -130,9 +138,9 @@ class TestCancellation:
 
         cancel(session, order_id, shop.buyer)
 
-        assert sums_of(session, order_id) == [("wallet", "processed", TOTAL)]
+        assert refund_summaries_of(session, order_id) == [("wallet", "processed", TOTAL)]
         assert wallet_of(session, shop.buyer.id) == TOTAL
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_unpaid_order_returns_wallet_part_without_a_refund(self, session: Session, shop: Shop) -> None:
         fill_wallet(session, shop.buyer.id, 100_000)
@@ -143,8 +151,11 @@ class TestCancellation:
         assert refunds_of(session, order_id) == []
         assert wallet_of(session, shop.buyer.id) == 100_000
         # The vendor never saw the unpaid order.
-        assert (told(session, shop.buyer.id), told(session, shop.vendor.id)) == (["order_cancelled"], [])
-        assert_books_are_whole(session)
+        assert (
+            notification_types_of(session, shop.buyer.id),
+            notification_types_of(session, shop.vendor.id),
+        ) == (["order_cancelled"], [])
+        assert_ledger_is_consistent(session)
 
     def test_excess_in_wallet_is_not_refunded(self, session: Session, shop: Shop) -> None:
         order_id = place(session, shop, make_product(session, shop))
@@ -152,9 +163,9 @@ class TestCancellation:
 
         cancel(session, order_id, shop.buyer)
 
-        assert sums_of(session, order_id) == [("gateway", "pending", TOTAL)]
+        assert refund_summaries_of(session, order_id) == [("gateway", "pending", TOTAL)]
         assert wallet_of(session, shop.buyer.id) == 700
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_orders_of_shared_charge_are_refunded_separately(self, session: Session, shop: Shop) -> None:
         shops = neighbours(session, shop, 3)
@@ -166,10 +177,10 @@ class TestCancellation:
 
         for number, order_id in enumerate(done.order_ids, start=1):
             cancel(session, order_id, shop.buyer)
-            assert sums_of(session, order_id) == [("gateway", "pending", TOTAL)]
+            assert refund_summaries_of(session, order_id) == [("gateway", "pending", TOTAL)]
             left = row_of(session, "gateway_charges", id=row["id"])
             assert left["refunded_minor"] == number * TOTAL
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_cancellation_after_partial_refund_returns_the_rest(
         self, session: Session, shop: Shop, officer: Caller
@@ -179,12 +190,12 @@ class TestCancellation:
 
         cancel(session, order_id, shop.vendor)
 
-        assert sums_of(session, order_id) == [
+        assert refund_summaries_of(session, order_id) == [
             ("gateway", "pending", 1_000),
             ("gateway", "pending", TOTAL - 1_000),
         ]
         assert escrow_of(session, order_id) == ("refunded", 0)
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 class TestOfficerRefund:
@@ -214,7 +225,7 @@ class TestOfficerRefund:
             0,
         )
         state = "processed" if destination == "wallet" else "pending"
-        assert sums_of(session, order_id) == [(destination, state, TOTAL)]
+        assert refund_summaries_of(session, order_id) == [(destination, state, TOTAL)]
         assert [part.amount_minor for part in done.refunds] == [TOTAL]
         assert wallet_of(session, shop.buyer.id) == (TOTAL if destination == "wallet" else 0)
         # Shipped units do not return to stock.
@@ -226,8 +237,12 @@ class TestOfficerRefund:
             "staff",
         )
         assert row_of(session, "orders", id=order_id)["refunded_at"] == NOW
-        assert told(session, shop.buyer.id)[-1] == told(session, shop.vendor.id)[-1] == "order_refunded"
-        assert_books_are_whole(session)
+        assert (
+            notification_types_of(session, shop.buyer.id)[-1]
+            == notification_types_of(session, shop.vendor.id)[-1]
+            == "order_refunded"
+        )
+        assert_ledger_is_consistent(session)
 
     def test_partial_refund_keeps_order_status_and_reduces_both_shares(
         self, session: Session, shop: Shop, officer: Caller
@@ -246,7 +261,7 @@ class TestOfficerRefund:
         assert abs(balances["platform_revenue"] - exact) < 1
         assert balances["vendor_payable"] + balances["platform_revenue"] == TOTAL - 10_001
         assert wallet_of(session, shop.buyer.id) == 10_001
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_item_refund_without_amount_refunds_item_price(
         self, session: Session, shop: Shop, officer: Caller
@@ -377,11 +392,11 @@ class TestOfficerRefund:
         refund(session, order_id, officer)
 
         by_destination: dict[str, int] = {}
-        for destination, _, amount in sums_of(session, order_id):
+        for destination, _, amount in refund_summaries_of(session, order_id):
             by_destination[destination] = by_destination.get(destination, 0) + amount
         assert by_destination == {"gateway": TOTAL - 100_000, "wallet": 100_000}
         assert status_of(session, order_id) == "refunded"
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_processed_refund_keeps_ledger_invariants(
         self, session: Session, shop: Shop, officer: Caller
@@ -390,10 +405,10 @@ class TestOfficerRefund:
         refund(session, order_id, officer)
         [made] = refunds_of(session, order_id)
 
-        assert say(session, made["id"], "processed") == "processed"
+        assert report_refund_status(session, made["id"], "processed") == "processed"
 
         assert balances_of_order(session, order_id) == {"wallet": -TOTAL, "gateway_clearing": -TOTAL}
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 class TestRefundedUnits:
@@ -447,11 +462,11 @@ class TestRefundedUnits:
             ("items[1].quantity", "Must not exceed 0, the units left to refund.")
         ]
         assert self.refunded_quantities(session, order_id) == [1, 0]
-        assert sums_of(session, order_id) == [("gateway", "pending", 170_000)]
+        assert refund_summaries_of(session, order_id) == [("gateway", "pending", 170_000)]
         refund(session, order_id, officer, items=[RefundItem(two, 1)])
         refund(session, order_id, officer, items=[RefundItem(two, 1)])
         assert self.refunded_quantities(session, order_id) == [1, 2]
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_item_refund_notifications_name_items_and_stop_vendor_shipment(
         self,
@@ -486,7 +501,7 @@ class TestRefundedUnits:
 
         assert (stock_of(session, one), stock_of(session, two)) == ((10, 0), (10, 0))
         assert self.refunded_quantities(session, order_id) == [1, 2]
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     @pytest.mark.parametrize("shipped", [False, True])
     def test_refunded_units_return_to_stock_only_before_shipment(
@@ -510,7 +525,7 @@ class TestRefundedUnits:
         assert (stock_of(session, one), stock_of(session, two)) == left
         assert self.refunded_quantities(session, order_id) == [1, 2]
         assert ("back in stock" in self.notification_bodies(session, shop.vendor.id)[0]) is not shipped
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
     def test_refund_by_amount_leaves_units_unchanged(
         self,

@@ -22,24 +22,24 @@ from marketplace.payouts.batches.decisions import (
 from marketplace.payouts.transfers import dispatch
 from marketplace.payouts.transfers.dispatch import ChangedSinceApprovalError, PayeesOnHoldError
 from marketplace.platform.halts import PayoutsHaltedError, halt_payouts
-from tests.support.finance import act_of, audited, make_officer, told
+from tests.support.finance import act_of, audited, make_officer, notification_types_of
 from tests.support.payouts import (
     OWED_MINOR,
     Payee,
     approve,
     approved_batch,
-    ask,
+    credit_balance,
     intents_in,
     intents_of,
     make_account,
     make_payee,
     make_payees,
     make_wallet_payee,
-    owe,
-    owed,
+    payable_balance_of,
+    request_payout,
     staged_batch,
 )
-from tests.support.purchases import NOW, assert_books_are_whole, later, row_of
+from tests.support.purchases import NOW, assert_ledger_is_consistent, later, row_of
 
 REASON = "The amounts are not what they were last week."
 
@@ -90,7 +90,7 @@ def test_scheduled_batch_needs_approval_of_two_officers(session: Session) -> Non
         "payout_batch.approve",
         "payout_batch.approve",
     ]
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def test_stager_counts_as_first_approver(session: Session) -> None:
@@ -127,8 +127,8 @@ def test_second_approval_by_same_officer_is_refused(session: Session) -> None:
 def test_officer_cannot_decide_on_a_batch_with_own_payout(session: Session) -> None:
     officer, other = make_officer(session), make_officer(session)
     own = Payee(officer, None, make_account(session, officer.id))
-    owe(session, own, OWED_MINOR)
-    intent_id = ask(session, own, OWED_MINOR)
+    credit_balance(session, own, OWED_MINOR)
+    intent_id = request_payout(session, own, OWED_MINOR)
     batch_id = staged_batch(session, make_payees(session, 1), officer=other)
     session.execute(
         text("UPDATE payout_transfer_intents SET batch_id = :batch WHERE id = :id"),
@@ -241,7 +241,7 @@ def test_each_change_of_a_batch_changes_the_fingerprint(session: Session, change
 def test_rejected_batch_returns_every_amount_to_the_payees(session: Session) -> None:
     payees = make_payees(session, 3)
     asking = make_wallet_payee(session)
-    intent_id = ask(session, asking, 200_000)
+    intent_id = request_payout(session, asking, 200_000)
     batch_id = staged_batch(session, payees)
     session.execute(
         text("UPDATE payout_transfer_intents SET batch_id = :batch WHERE id = :id"),
@@ -253,11 +253,11 @@ def test_rejected_batch_returns_every_amount_to_the_payees(session: Session) -> 
     batch = row_of(session, "payout_batches", id=batch_id)
     assert (batch["status"], batch["rejection_reason"], batch["rejected_at"]) == ("rejected", REASON, NOW)
     assert {row["status"] for row in intents_in(session, batch_id)} == {"cancelled"}
-    assert [owed(session, payee) for payee in (*payees, asking)] == [OWED_MINOR] * 4
-    assert told(session, asking.user.id) == ["payout_called_off"]
-    assert [told(session, payee.user.id) for payee in payees] == [[], [], []]
+    assert [payable_balance_of(session, payee) for payee in (*payees, asking)] == [OWED_MINOR] * 4
+    assert notification_types_of(session, asking.user.id) == ["payout_called_off"]
+    assert [notification_types_of(session, payee.user.id) for payee in payees] == [[], [], []]
     assert audited(session, batch_id)[-1][2]["amountMinor"] == 3 * OWED_MINOR + 200_000
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def test_amounts_returned_by_a_rejected_batch_are_staged_again(session: Session) -> None:
@@ -268,7 +268,7 @@ def test_amounts_returned_by_a_rejected_batch_are_staged_again(session: Session)
 
     assert [row["amount_minor"] for row in intents_in(session, batch_id)] == [OWED_MINOR]
     assert [row["status"] for row in intents_of(session, payee)] == ["cancelled", "pending"]
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def test_single_officer_can_reject_an_approved_batch_for_good(session: Session) -> None:
@@ -288,13 +288,13 @@ def test_exclusion_returns_the_payment_and_requires_two_new_approvals(session: S
 
     assert exclude(session, batch_id, make_officer(session), taken["id"]) == "staged"
 
-    assert (owed(session, payees[0]), owed(session, payees[1])) == (OWED_MINOR, 0)
+    assert (payable_balance_of(session, payees[0]), payable_balance_of(session, payees[1])) == (OWED_MINOR, 0)
     with pytest.raises(IllegalTransitionError):
         dispatch_batch(session, batch_id, make_officer(session))
     assert approve(session, batch_id, make_officer(session)) == "staged"
     assert approve(session, batch_id, make_officer(session)) == "approved"
     assert dispatch_batch(session, batch_id, make_officer(session)) == 1
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def test_payment_outside_the_batch_cannot_be_excluded(session: Session) -> None:

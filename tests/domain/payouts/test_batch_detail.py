@@ -16,21 +16,21 @@ from marketplace.platform.halts import halt_payouts
 from tests.support.payouts import (
     OWED_MINOR,
     Payee,
-    ask,
+    credit_balance,
     intents_of,
     make_account,
     make_payee,
     make_payees,
     make_wallet_payee,
-    owe,
-    owes,
     paid_batch,
+    record_vendor_debt,
+    request_payout,
     staged_batch,
 )
 from tests.support.purchases import (
     NOW,
     Shop,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     later,
     make_category,
     make_person,
@@ -68,7 +68,7 @@ def make_regular_payee(session: Session, *, times: int = 3) -> Payee:
     payee = make_payee(session)
     for number in range(times):
         paid_batch(session, [payee], now=NOW - timedelta(days=times - number))
-        owe(session, payee, OWED_MINOR)
+        credit_balance(session, payee, OWED_MINOR)
     return payee
 
 
@@ -90,7 +90,7 @@ def test_regular_payment_has_no_risk_flags(session: Session) -> None:
     }
     assert payment["account"]["accountNumber"][:6] == "******"
     assert payment["account"]["accountNumber"][6:].isdigit()
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def make_risky(session: Session, payee: Payee, risk: str) -> None:
@@ -121,7 +121,7 @@ def make_risky(session: Session, payee: Payee, risk: str) -> None:
         ),
     }
     if risk == "owes_money":
-        owes(session, payee, 1_000)
+        record_vendor_debt(session, payee, 1_000)
     elif risk == "account_changed_since_staging":
         make_account(session, payee.user.id, created_at=NOW - timedelta(days=31))
     elif risk == "under_dispute":
@@ -186,14 +186,14 @@ def test_payee_on_hold_is_shown_with_reason_and_end(session: Session) -> None:
 
 def test_amount_of_exactly_three_times_the_average_is_not_unusual(session: Session) -> None:
     payee = make_regular_payee(session)
-    owe(session, payee, 2 * OWED_MINOR)
+    credit_balance(session, payee, 2 * OWED_MINOR)
 
     assert risks_in(session, staged_batch(session, [payee])) == {payee.store_id: []}
 
 
 def test_payments_are_sorted_by_risk_and_then_by_amount(session: Session) -> None:
     calm, large, risky = make_regular_payee(session), make_regular_payee(session), make_payee(session)
-    owe(session, large, 100)
+    credit_balance(session, large, 100)
     batch_id = staged_batch(session, [calm, large, risky])
 
     order = [one["payee"]["vendorId"] for one in read(session, batch_id)["intents"]]
@@ -233,7 +233,7 @@ def test_risk_filter_lists_only_matching_payments(session: Session) -> None:
 
 def test_wallet_payment_shows_the_owner_as_payee(session: Session) -> None:
     owner = make_wallet_payee(session, account_name="SOMEBODY ELSE")
-    intent_id = ask(session, owner, 200_000)
+    intent_id = request_payout(session, owner, 200_000)
     batch_id = staged_batch(session, make_payees(session, 1))
     execute(
         session,

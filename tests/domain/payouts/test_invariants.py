@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from marketplace.payouts import invariants
 from marketplace.reconciliation import ledger_check
 from tests.support.payouts import approved_batch, intents_in, make_payees
-from tests.support.purchases import assert_books_are_whole
+from tests.support.purchases import assert_ledger_is_consistent
 
 IN_TRANSIT = "(SELECT id FROM ledger_accounts WHERE kind = 'payouts_in_transit')"
 OF_FIRST = "(SELECT id FROM ledger_transactions WHERE source = 'payout:' || :first)"
@@ -37,7 +37,7 @@ def violated_rules(session: Session) -> set[str]:
 @pytest.mark.parametrize("rule", DAMAGE)
 def test_damage_is_reported_under_the_violated_invariant(session: Session, rule: str) -> None:
     batch_id = approved_batch(session, make_payees(session, 2))
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
     first, second = (str(row["id"]) for row in intents_in(session, batch_id))
     session.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
     session.execute(text("SET LOCAL session_replication_role = replica"))

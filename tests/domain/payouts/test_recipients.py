@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from marketplace.payouts.batches.decisions import compute_fingerprint
 from marketplace.payouts.payees import bank_accounts
 from marketplace.payouts.payees.bank_accounts import PayoutRecipient
-from tests.support.finance import act_of, audited, told
+from tests.support.finance import act_of, audited, notification_types_of
 from tests.support.payouts import Payee, make_payee, staged_batch
 from tests.support.purchases import NOW, row_of
 
@@ -55,7 +55,7 @@ def test_new_recipient_code_of_same_account_is_stored_without_a_hold(
             {"accountId": account_id, "recipientCode": "RCP_new"},
         )
     ]
-    assert told(session, payee.user.id) == []
+    assert notification_types_of(session, payee.user.id) == []
     assert staged_batch(session, [payee])
 
 

@@ -19,26 +19,26 @@ from marketplace.payouts.batches.staging import NothingToStageError
 from marketplace.payouts.texts import PAYOUT_BATCH_STAGED_BODY
 from marketplace.platform.features import SCHEDULED_PAYOUTS, feature_setting_key
 from marketplace.platform.halts import halt_payouts
-from tests.support.finance import act_of, audited, make_officer, told
+from tests.support.finance import act_of, audited, make_officer, notification_types_of
 from tests.support.payouts import (
     OWED_MINOR,
     Payee,
-    ask,
+    credit_balance,
     intents_in,
     intents_of,
     make_account,
     make_payee,
     make_payees,
     make_wallet_payee,
-    owe,
-    owed,
-    owes,
+    payable_balance_of,
+    record_vendor_debt,
+    request_payout,
     stage,
     staged_batch,
 )
 from tests.support.purchases import (
     NOW,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     later,
     make_shop,
     release,
@@ -57,7 +57,7 @@ def test_staging_moves_the_released_balance_to_transit(session: Session) -> None
     shop = make_shop(session)
     release(session, shop, shipped_order(session, shop))
     payee = Payee(shop.vendor, shop.store_id, make_account(session, shop.vendor.id))
-    had = owed(session, payee)
+    had = payable_balance_of(session, payee)
     in_transit = _in_transit(session)
 
     batch_id = staged_batch(session, [payee])
@@ -73,11 +73,11 @@ def test_staging_moves_the_released_balance_to_transit(session: Session) -> None
     )
     assert (intent["vendor_id"], intent["user_id"]) == (shop.store_id, shop.vendor.id)
     assert intent["asked_for"] is False
-    assert owed(session, payee) == 0
+    assert payable_balance_of(session, payee) == 0
     assert _in_transit(session) == in_transit + had
     source = f"payout:{intent['id']}"
     assert row_of(session, "ledger_transactions", source=source)["kind"] == "payout_staged"
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def _in_transit(session: Session) -> int:
@@ -105,21 +105,21 @@ def test_repeated_staging_reserves_a_balance_once(session: Session) -> None:
 def test_payee_with_pending_payout_is_left_out(session: Session) -> None:
     payee = make_payee(session)
     staged_batch(session, [payee])
-    owe(session, payee, OWED_MINOR)
+    credit_balance(session, payee, OWED_MINOR)
 
     again = stage(session, [payee])
 
     assert (again.batch_id, reasons(again)) == (None, {payee.store_id: "waiting"})
-    assert owed(session, payee) == OWED_MINOR
+    assert payable_balance_of(session, payee) == OWED_MINOR
 
 
 def test_staging_of_all_payees_reports_only_holds_and_debts_as_skipped(session: Session) -> None:
     waiting = make_payee(session)
     staged_batch(session, [waiting])
-    owe(session, waiting, OWED_MINOR)
+    credit_balance(session, waiting, OWED_MINOR)
     poor, without = make_payee(session, owed_minor=MINIMUM_MINOR - 1), make_payee(session, owed_minor=0)
     held, indebted = make_payee(session, account={"created_at": NOW}), make_payee(session)
-    owes(session, indebted, OWED_MINOR - 1)
+    record_vendor_debt(session, indebted, OWED_MINOR - 1)
 
     skipped = reasons(staging.stage_batch(session, act=Act("schedule", NOW)))
 
@@ -169,7 +169,7 @@ def test_payee_on_hold_is_left_out_with_the_reason(
 
     assert reasons(staged) == {held.store_id: reason}
     assert (staged.payments, staged.amount_minor) == (1, OWED_MINOR)
-    assert owed(session, held) == OWED_MINOR
+    assert payable_balance_of(session, held) == OWED_MINOR
 
 
 def test_new_bank_account_is_paid_after_the_hold_ends(session: Session) -> None:
@@ -190,7 +190,7 @@ def test_payee_without_bank_account_is_left_out(session: Session) -> None:
 
 def test_vendor_debt_is_deducted_from_the_payout(session: Session) -> None:
     payee = make_payee(session)
-    owes(session, payee, 120_000)
+    record_vendor_debt(session, payee, 120_000)
 
     batch_id = staged_batch(session, [payee])
 
@@ -198,25 +198,25 @@ def test_vendor_debt_is_deducted_from_the_payout(session: Session) -> None:
     assert intent["amount_minor"] == OWED_MINOR - 120_000
     assert payee.store_id is not None
     assert fetch_balance(session, account=accounts.vendor_receivable(payee.store_id)) == 0
-    assert owed(session, payee) == 0
+    assert payable_balance_of(session, payee) == 0
 
 
 def test_debt_above_the_balance_is_collected_over_two_stagings(session: Session) -> None:
     payee = make_payee(session)
-    owes(session, payee, OWED_MINOR + 30_000)
+    record_vendor_debt(session, payee, OWED_MINOR + 30_000)
 
     first = stage(session, [payee])
-    owe(session, payee, OWED_MINOR)
+    credit_balance(session, payee, OWED_MINOR)
     second = stage(session, [payee])
 
     assert (first.batch_id, first.collected_minor) == (None, OWED_MINOR)
     assert (second.payments, second.amount_minor, second.collected_minor) == (1, OWED_MINOR - 30_000, 30_000)
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def test_requested_withdrawal_joins_next_batch_with_the_current_account(session: Session) -> None:
     payee = make_payee(session)
-    intent_id = ask(session, payee, 200_000)
+    intent_id = request_payout(session, payee, 200_000)
     account_id = make_account(session, payee.user.id, created_at=NOW - timedelta(days=2))
 
     staged = stage(session, [payee])
@@ -224,7 +224,7 @@ def test_requested_withdrawal_joins_next_batch_with_the_current_account(session:
     assert staged.batch_id is not None
     [intent] = intents_in(session, staged.batch_id)
     assert (intent["id"], intent["amount_minor"], intent["account_id"]) == (intent_id, 200_000, account_id)
-    assert owed(session, payee) == OWED_MINOR - 200_000
+    assert payable_balance_of(session, payee) == OWED_MINOR - 200_000
 
 
 @pytest.mark.parametrize("by_name", [True, False])
@@ -232,11 +232,11 @@ def test_balance_beside_a_requested_withdrawal_is_reported_as_waiting(
     session: Session, by_name: bool
 ) -> None:
     enough, poor, indebted, none = make_payees(session, 4)
-    ask(session, enough, OWED_MINOR - MINIMUM_MINOR)
-    ask(session, poor, OWED_MINOR - MINIMUM_MINOR + 1)
-    ask(session, indebted, OWED_MINOR - MINIMUM_MINOR)
-    owes(session, indebted, 1)
-    ask(session, none, OWED_MINOR)
+    request_payout(session, enough, OWED_MINOR - MINIMUM_MINOR)
+    request_payout(session, poor, OWED_MINOR - MINIMUM_MINOR + 1)
+    request_payout(session, indebted, OWED_MINOR - MINIMUM_MINOR)
+    record_vendor_debt(session, indebted, 1)
+    request_payout(session, none, OWED_MINOR)
 
     named = [enough, poor, indebted, none]
     staged = stage(session, named) if by_name else staging.stage_batch(session, act=Act("schedule", NOW))
@@ -254,19 +254,19 @@ def test_balance_beside_a_requested_withdrawal_is_reported_as_waiting(
 
 def test_requested_cash_out_joins_a_batch_of_all_payees(session: Session) -> None:
     buyer = make_wallet_payee(session)
-    intent_id = ask(session, buyer, 150_000)
+    intent_id = request_payout(session, buyer, 150_000)
     officer = make_officer(session)
 
     staged = staging.stage_manually(session, act=act_of(officer, now=NOW))
 
     assert staged.batch_id is not None
     assert intent_id in {row["id"] for row in intents_in(session, staged.batch_id)}
-    assert owed(session, buyer) == OWED_MINOR - 150_000
+    assert payable_balance_of(session, buyer) == OWED_MINOR - 150_000
 
 
 def test_requested_withdrawal_waits_while_the_payee_is_on_hold(session: Session) -> None:
     payee = make_payee(session)
-    intent_id = ask(session, payee, OWED_MINOR)
+    intent_id = request_payout(session, payee, OWED_MINOR)
     make_account(session, payee.user.id, created_at=NOW)
 
     early = stage(session, [payee])
@@ -279,7 +279,7 @@ def test_requested_withdrawal_waits_while_the_payee_is_on_hold(session: Session)
 def test_debts_are_collected_oldest_first_and_named_in_the_description(session: Session) -> None:
     payee = make_payee(session, owed_minor=0)
     for number, kind in enumerate(("clawback", "chargeback", "payout_sent_after_all")):
-        owes(session, payee, 10_000, kind=kind, now=later(minutes=number))
+        record_vendor_debt(session, payee, 10_000, kind=kind, now=later(minutes=number))
     refunded, taken_back, sent = (
         "Deducted for an order that was refunded after its release.",
         "Deducted for an order whose payment was charged back by the buyer's bank.",
@@ -288,7 +288,7 @@ def test_debts_are_collected_oldest_first_and_named_in_the_description(session: 
 
     found = []
     for minor in (9_000, 1_000, 15_000, 5_000):
-        owe(session, payee, minor)
+        credit_balance(session, payee, minor)
         stage(session, [payee])
         found.append(_last_collected(session))
 
@@ -298,7 +298,7 @@ def test_debts_are_collected_oldest_first_and_named_in_the_description(session: 
         f"{sent} {taken_back}",
         sent,
     ]
-    assert owed(session, payee) == 0
+    assert payable_balance_of(session, payee) == 0
 
 
 def _last_collected(session: Session) -> str:
@@ -312,27 +312,27 @@ def _last_collected(session: Session) -> str:
 
 def test_payout_is_limited_to_the_balance_after_debt(session: Session) -> None:
     payee = make_payee(session)
-    owes(session, payee, 100_000)
+    record_vendor_debt(session, payee, 100_000)
 
     with pytest.raises(InsufficientFundsError):
-        ask(session, payee, OWED_MINOR - 99_999)
+        request_payout(session, payee, OWED_MINOR - 99_999)
 
 
 def test_full_balance_after_debt_can_be_withdrawn(session: Session) -> None:
     payee = make_payee(session)
-    owes(session, payee, 100_000)
+    record_vendor_debt(session, payee, 100_000)
 
-    ask(session, payee, OWED_MINOR - 100_000)
+    request_payout(session, payee, OWED_MINOR - 100_000)
 
-    assert owed(session, payee) == 0
+    assert payable_balance_of(session, payee) == 0
     assert [row["amount_minor"] for row in intents_of(session, payee)] == [OWED_MINOR - 100_000]
 
 
 def test_officer_cannot_stage_own_payout(session: Session) -> None:
     officer = make_officer(session)
     own = Payee(officer, None, make_account(session, officer.id))
-    owe(session, own, OWED_MINOR)
-    intent_id = ask(session, own, OWED_MINOR)
+    credit_balance(session, own, OWED_MINOR)
+    intent_id = request_payout(session, own, OWED_MINOR)
     payee = make_payee(session)
     session.execute(
         text("UPDATE vendor_profiles SET user_id = :user_id WHERE id = :id"),
@@ -359,10 +359,10 @@ def test_staging_is_audited_and_notifies_the_other_officers(session: Session) ->
     assert (action, before) == ("payout_batch.stage", None)
     assert after["status"] == "staged"
     assert (after["payments"], after["amountMinor"]) == (1, OWED_MINOR)
-    assert told(session, other.id) == ["payout_batch_staged"]
+    assert notification_types_of(session, other.id) == ["payout_batch_staged"]
     news = row_of(session, "notifications", user_id=other.id)
     assert news["body"] == PAYOUT_BATCH_STAGED_BODY.format(payments="1", amount="NGN 5,000.00")
-    assert told(session, officer.id) == []
+    assert notification_types_of(session, officer.id) == []
 
 
 def test_halted_payouts_are_staged_by_officers_but_not_on_schedule(session: Session) -> None:
@@ -370,7 +370,7 @@ def test_halted_payouts_are_staged_by_officers_but_not_on_schedule(session: Sess
     halt_payouts(session, "ESCROW_DRIFT: a test", NOW)
 
     assert staging.stage_on_schedule(session, now=NOW).batch_id is None
-    assert owed(session, payee) == OWED_MINOR
+    assert payable_balance_of(session, payee) == OWED_MINOR
 
     assert payee.store_id is not None
     staged = staging.stage_manually(session, act=act_of(officer, now=NOW), vendor_ids=[payee.store_id])
@@ -388,7 +388,7 @@ def test_switched_off_schedule_stages_nothing(session: Session) -> None:
     )
 
     assert staging.stage_on_schedule(session, now=NOW).batch_id is None
-    assert owed(session, payee) == OWED_MINOR
+    assert payable_balance_of(session, payee) == OWED_MINOR
 
 
 def test_schedule_stages_every_eligible_payee(session: Session) -> None:

@@ -16,27 +16,27 @@ from marketplace.payouts.batches import staging
 from marketplace.payouts.transfers import apply_status
 from marketplace.payouts.transfers.apply_status import UnknownTransferError
 from tests.support.alerts import open_about
-from tests.support.finance import act_of, make_officer, told
+from tests.support.finance import act_of, make_officer, notification_types_of
 from tests.support.payouts import (
     OWED_MINOR,
     Payee,
     approve,
-    ask,
+    credit_balance,
     make_payee,
     make_payees,
     make_wallet_payee,
-    owe,
-    owed,
+    payable_balance_of,
+    request_payout,
     staged_batch,
 )
-from tests.support.purchases import NOW, assert_books_are_whole, row_of
+from tests.support.purchases import NOW, assert_ledger_is_consistent, row_of
 from tests.support.transfers import (
     answer,
     batch_status,
     dispatch,
     dispatched_batch,
     exceptions_of,
-    hear,
+    handle_transfer_report,
     statuses_in,
     transfers_in,
 )
@@ -74,7 +74,7 @@ class Case:
 
     def receive(self, *outcomes: str, **values: Any) -> None:
         for outcome in outcomes:
-            hear(self.session, self.transfer, outcome, **values)
+            handle_transfer_report(self.session, self.transfer, outcome, **values)
 
     def poll(self, status: str, **values: Any) -> str:
         return answer(self.session, self.transfer, status, **values)
@@ -125,13 +125,13 @@ def test_successful_transfer_is_posted_with_the_fee(session: Session, case: Case
     assert case.balance_change("gateway_clearing") == -OWED_MINOR - FEE_MINOR
     assert case.balance_change("gateway_fees") == FEE_MINOR
     assert case.balance_change("payouts_in_transit") == 0
-    assert owed(session, case.payee) == 0
+    assert payable_balance_of(session, case.payee) == 0
     assert batch_status(session, case.batch_id) == "completed"
-    assert told(session, case.payee.user.id)[-1:] == ["payout_sent"]
+    assert notification_types_of(session, case.payee.user.id)[-1:] == ["payout_sent"]
     row = row_of(session, "payout_transfers", id=case.transfer["id"])
     assert (row["fee_minor"], row["ask_at"]) == (FEE_MINOR, None)
     assert row["gateway_transfer_id"] is not None
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 @pytest.mark.parametrize("outcome", ["failed", "reversed"])
@@ -140,13 +140,13 @@ def test_failed_or_reversed_transfer_returns_to_the_payee(session: Session, case
 
     # The status of the transfer does not change, as specified.
     assert case.statuses == (outcome, "pending")
-    assert owed(session, case.payee) == OWED_MINOR
+    assert payable_balance_of(session, case.payee) == OWED_MINOR
     assert case.balance_change("gateway_clearing") == case.balance_change("payouts_in_transit") == 0
     assert batch_status(session, case.batch_id) == "partially_failed"
     assert exceptions_of(session, case.transfer["reference"]) == [(outcome, OWED_MINOR)]
     assert case.exception_alerts == [{"PAYOUT_EXCEPTION": "SEV-2"}]
-    assert told(session, case.payee.user.id)[-1:] == ["payout_failed"]
-    assert_books_are_whole(session)
+    assert notification_types_of(session, case.payee.user.id)[-1:] == ["payout_failed"]
+    assert_ledger_is_consistent(session)
 
 
 def test_payee_of_failed_payout_is_notified_with_masked_account(session: Session, case: Case) -> None:
@@ -172,20 +172,20 @@ def test_failed_wallet_payout_returns_to_the_wallet(session: Session) -> None:
         approve(session, batch_id, make_officer(session))
     dispatch(session, batch_id)
     [transfer] = [row for row in transfers_in(session, batch_id) if row["user_id"] == payee.user.id]
-    assert owed(session, payee) == 0
+    assert payable_balance_of(session, payee) == 0
 
-    hear(session, transfer, "failed")
+    handle_transfer_report(session, transfer, "failed")
 
-    assert owed(session, payee) == OWED_MINOR
+    assert payable_balance_of(session, payee) == OWED_MINOR
     body = row_of(session, "notifications", user_id=payee.user.id)["body"]
     assert "back in your wallet" in body
     # A batch never includes a wallet balance without a request.
     assert body.endswith("or change it. You can request the payout again.")
     answer(session, transfer, "success")
-    assert owed(session, payee) == 0
+    assert payable_balance_of(session, payee) == 0
     news = row_of(session, "notifications", user_id=payee.user.id, type="payout_sent")
     assert news["body"].endswith("We deducted NGN 5,000.00 from your wallet again.")
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def test_success_reversed_later_returns_to_the_payee(session: Session, case: Case) -> None:
@@ -193,12 +193,12 @@ def test_success_reversed_later_returns_to_the_payee(session: Session, case: Cas
     case.receive("reversed", fee_minor=FEE_MINOR)
 
     assert case.statuses == ("reversed", "success")
-    assert owed(session, case.payee) == OWED_MINOR
+    assert payable_balance_of(session, case.payee) == OWED_MINOR
     assert case.balance_change("gateway_clearing") == -FEE_MINOR
     assert batch_status(session, case.batch_id) == "partially_failed"
     assert exceptions_of(session, case.transfer["reference"]) == [("reversed", OWED_MINOR)]
-    assert told(session, case.payee.user.id)[-2:] == ["payout_sent", "payout_failed"]
-    assert_books_are_whole(session)
+    assert notification_types_of(session, case.payee.user.id)[-2:] == ["payout_sent", "payout_failed"]
+    assert_ledger_is_consistent(session)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_repeated_status_event_changes_nothing(
     assert case.balance_change("gateway_clearing") == (-OWED_MINOR if expected == "success" else 0)
     assert case.count_queued_polls() == 0
     assert len(exceptions_of(session, case.transfer["reference"])) == (expected != "success")
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_contradicting_event_queues_a_status_poll(
 
     assert case.statuses[0] == expected
     assert case.count_queued_polls() == 1
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def test_success_polled_as_failed_is_reversed(session: Session, case: Case) -> None:
@@ -246,8 +246,8 @@ def test_success_polled_as_failed_is_reversed(session: Session, case: Case) -> N
 
     assert case.poll("failed") == "reversed"
 
-    assert owed(session, case.payee) == OWED_MINOR
-    assert_books_are_whole(session)
+    assert payable_balance_of(session, case.payee) == OWED_MINOR
+    assert_ledger_is_consistent(session)
 
 
 @pytest.mark.parametrize("outcome", ["failed", "reversed"])
@@ -258,7 +258,7 @@ def test_failed_transfer_sent_after_all_is_deducted_from_the_balance(
 
     assert case.poll("success", fee_minor=FEE_MINOR) == "success"
 
-    assert owed(session, case.payee) == 0
+    assert payable_balance_of(session, case.payee) == 0
     assert case.balance_change("gateway_clearing") == -OWED_MINOR - FEE_MINOR
     news = row_of(session, "notifications", user_id=case.payee.user.id, type="payout_sent")
     assert news["title"] == "Your returned payout was sent after all"
@@ -267,21 +267,21 @@ def test_failed_transfer_sent_after_all_is_deducted_from_the_balance(
     )
     assert open_about(session, case.alert_subject) == {"TRANSFER_SENT_AFTER_ALL": "SEV-1"}
     assert batch_status(session, case.batch_id) == "completed"
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
     # A later reversal returns the amount to the payee again.
     case.receive("reversed")
     assert case.statuses == ("reversed", "success")
-    assert owed(session, case.payee) == OWED_MINOR
-    assert_books_are_whole(session)
+    assert payable_balance_of(session, case.payee) == OWED_MINOR
+    assert_ledger_is_consistent(session)
     # Each success notifies the payee.
     case.poll("success")
-    assert told(session, case.payee.user.id).count("payout_sent") == 2
+    assert notification_types_of(session, case.payee.user.id).count("payout_sent") == 2
 
 
 def test_failed_transfer_sent_after_all_leaves_a_debt_above_the_balance(session: Session, case: Case) -> None:
     case.receive("failed")
     dispatched_batch(session, [case.payee])
-    owe(session, case.payee, 100)
+    credit_balance(session, case.payee, 100)
 
     assert case.poll("success") == "success"
 
@@ -293,20 +293,20 @@ def test_failed_transfer_sent_after_all_leaves_a_debt_above_the_balance(session:
         " We deducted NGN 1.00 from your balance again."
         " You owe us NGN 4,999.00. We will deduct it from your next earnings."
     )
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def test_debt_of_a_cash_out_sent_after_all_is_collected_from_the_wallet(session: Session) -> None:
     payee = make_wallet_payee(session)
-    ask(session, payee, OWED_MINOR)
+    request_payout(session, payee, OWED_MINOR)
     officer = make_officer(session)
     staged = staging.stage_batch(session, act=act_of(officer, now=NOW))
     assert staged.batch_id is not None
     approve(session, staged.batch_id, make_officer(session))
     dispatch(session, staged.batch_id)
     [transfer] = [row for row in transfers_in(session, staged.batch_id) if row["user_id"] == payee.user.id]
-    hear(session, transfer, "failed")
-    ask(session, payee, OWED_MINOR)
+    handle_transfer_report(session, transfer, "failed")
+    request_payout(session, payee, OWED_MINOR)
     answer(session, transfer, "success")
     news = row_of(session, "notifications", user_id=payee.user.id, type="payout_sent")
     assert news["body"].endswith(
@@ -314,7 +314,7 @@ def test_debt_of_a_cash_out_sent_after_all_is_collected_from_the_wallet(session:
         " We will deduct it from the next amounts that your wallet receives."
     )
 
-    owe(session, payee, OWED_MINOR)
+    credit_balance(session, payee, OWED_MINOR)
     assert buyer_accounts.offset_against_wallet(session, buyer_id=payee.user.id, now=NOW)
 
     news = row_of(session, "notifications", user_id=payee.user.id, type="debt_collected")
@@ -322,7 +322,7 @@ def test_debt_of_a_cash_out_sent_after_all_is_collected_from_the_wallet(session:
     assert "refund" not in news["title"] + news["body"]
     entry = row_of(session, "ledger_transactions", source=news["cause"])
     assert entry["description"] == "Debt deducted from the wallet"
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 @pytest.mark.parametrize("wrong", [{"amount_minor": OWED_MINOR - 1}, {"currency": "GHS"}])
@@ -359,15 +359,15 @@ def test_batch_is_finished_with_the_last_payout(session: Session) -> None:
     batch_id = dispatched_batch(session, make_payees(session, 3))
     first, second, third = transfers_in(session, batch_id)
 
-    hear(session, first, "success")
-    hear(session, second, "failed")
+    handle_transfer_report(session, first, "success")
+    handle_transfer_report(session, second, "failed")
     assert batch_status(session, batch_id) == "dispatching"
-    hear(session, third, "success")
+    handle_transfer_report(session, third, "success")
 
     assert batch_status(session, batch_id) == "partially_failed"
     answer(session, second, "success")
     assert batch_status(session, batch_id) == "completed"
-    hear(session, first, "reversed")
+    handle_transfer_report(session, first, "reversed")
     assert batch_status(session, batch_id) == "partially_failed"
     assert row_of(session, "payout_batches", id=batch_id)["finished_at"] == NOW
 
@@ -377,11 +377,11 @@ def test_refused_transfer_fails_the_payout(session: Session, case: Case) -> None
     apply_status.mark_rejected(session, row, refusal_status=400, now=NOW)
 
     assert case.statuses == ("failed", "pending")
-    assert owed(session, case.payee) == OWED_MINOR
+    assert payable_balance_of(session, case.payee) == OWED_MINOR
     assert exceptions_of(session, case.transfer["reference"]) == [("failed", OWED_MINOR)]
     assert batch_status(session, case.batch_id) == "partially_failed"
     assert row_of(session, "payout_transfers", id=case.transfer["id"])["gateway_transfer_id"] is None
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
 
 
 def test_unrecognized_transfer_locks_no_row(session: Session) -> None:

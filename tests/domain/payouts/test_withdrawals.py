@@ -34,13 +34,13 @@ from tests.support.finance import make_officer, refund
 from tests.support.payouts import (
     OWED_MINOR,
     Payee,
+    credit_balance,
     intents_of,
     make_account,
     make_payee,
     make_wallet_payee,
-    owe,
-    owed,
-    owes,
+    payable_balance_of,
+    record_vendor_debt,
 )
 from tests.support.purchases import (
     NOW,
@@ -98,7 +98,7 @@ class TestWithdrawal:
         payee = make_payee(session)
         payout = withdraw(session, payee, 200_000)
 
-        assert owed(session, payee) == OWED_MINOR - 200_000
+        assert payable_balance_of(session, payee) == OWED_MINOR - 200_000
         [intent] = intents_of(session, payee)
         assert (intent["status"], intent["batch_id"], intent["asked_for"]) == ("pending", None, True)
         assert payout["id"] == intent["id"]
@@ -115,11 +115,11 @@ class TestWithdrawal:
 
         [intent] = intents_of(session, payee)
         assert (intent["id"], intent["batch_id"]) == (payout["id"], staged.batch_id)
-        assert owed(session, payee) == 50_000
+        assert payable_balance_of(session, payee) == 50_000
 
     def test_debt_is_deducted_before_a_withdrawal(self, session: Session) -> None:
         payee = make_payee(session, owed_minor=300_000)
-        owes(session, payee, 120_000)
+        record_vendor_debt(session, payee, 120_000)
         with pytest.raises(
             InsufficientBalanceError, match=r"at most NGN 1,800\.00\. You owe us NGN 1,200\.00, which"
         ) as refused:
@@ -128,7 +128,7 @@ class TestWithdrawal:
         assert (fault.name, fault.reason) == ("amountMinor", "Must not exceed NGN 1,800.00.")
 
         withdraw(session, payee, 180_000)
-        assert owed(session, payee) == 0
+        assert payable_balance_of(session, payee) == 0
         assert balance(session, payee)["owedMinor"] == 0
 
     def test_amount_in_escrow_cannot_be_withdrawn(self, session: Session) -> None:
@@ -149,7 +149,7 @@ class TestWithdrawal:
         release(session, shop, shipped_order(session, shop))
         paid_order(session, shop)
         withdraw(session, payee, SHARE)
-        owes(session, payee, 20_000)
+        record_vendor_debt(session, payee, 20_000)
 
         with pytest.raises(EscrowLockedError) as refused:
             withdraw(session, payee, MINIMUM)
@@ -201,7 +201,7 @@ class TestWithdrawal:
             InsufficientBalanceError, match=r"\. NGN 1,000\.00 is in a payout that has not been sent yet\."
         ):
             withdraw(session, payee, OWED_MINOR)
-        assert owed(session, payee) == OWED_MINOR - MINIMUM
+        assert payable_balance_of(session, payee) == OWED_MINOR - MINIMUM
         assert len(intents_of(session, payee)) == 1
 
     def test_new_bank_account_holds_withdrawals_for_a_day(self, session: Session) -> None:
@@ -217,7 +217,7 @@ class TestWithdrawal:
     def test_withdrawal_without_bank_account_is_refused(self, session: Session) -> None:
         shop = make_shop(session)
         payee = Payee(shop.vendor, shop.store_id, uuid4())
-        owe(session, payee, OWED_MINOR)
+        credit_balance(session, payee, OWED_MINOR)
         with pytest.raises(PayoutsOnHoldError, match="Add a bank account"):
             withdraw(session, payee, MINIMUM)
 
@@ -245,7 +245,7 @@ class TestCashOut:
         payee = make_wallet_payee(session)
         payout = cash_out(session, payee, OWED_MINOR)
 
-        assert owed(session, payee) == 0
+        assert payable_balance_of(session, payee) == 0
         assert (payout["source"], payout["vendor"], payout["payee"]["id"]) == (
             "wallet",
             None,
@@ -256,7 +256,7 @@ class TestCashOut:
     def test_vendor_can_withdraw_from_store_and_wallet_separately(self, session: Session) -> None:
         payee = make_payee(session)
         wallet = Payee(payee.user, None, payee.account_id)
-        owe(session, wallet, 150_000)
+        credit_balance(session, wallet, 150_000)
         withdraw(session, payee, 200_000)
         cash_out(session, wallet, 150_000)
 
@@ -293,11 +293,11 @@ class TestCashOut:
             description="Paid twice",
             now=NOW,
         )
-        owe(session, payee, 200_000)
+        credit_balance(session, payee, 200_000)
         shown = wallet(session, payee)
         assert (shown["cashableMinor"], shown["owedMinor"]) == (140_000, 60_000)
         cash_out(session, payee, 140_000)
-        assert owed(session, payee) == 0
+        assert payable_balance_of(session, payee) == 0
 
     def test_suspended_person_cannot_cash_out(self, session: Session) -> None:
         payee = make_wallet_payee(session)
@@ -341,7 +341,7 @@ class TestCancellation:
         )
 
         assert (after["status"], after["settledAt"]) == ("cancelled", later(hours=1))
-        assert owed(session, payee) == OWED_MINOR
+        assert payable_balance_of(session, payee) == OWED_MINOR
         assert verify_ledger(session) == []
         withdraw(session, payee, 300_000)
 
@@ -356,7 +356,7 @@ class TestCancellation:
         staging.stage_batch(session, act=Act("schedule", NOW))
         with pytest.raises(PayoutNotCancellableError, match="in a batch"):
             withdrawals.cancel_request(session, payout_id=second["id"], caller=payee.user, now=NOW)
-        assert owed(session, payee) == OWED_MINOR - 200_000
+        assert payable_balance_of(session, payee) == OWED_MINOR - 200_000
 
     def test_withdrawal_of_another_payee_is_not_found(self, session: Session) -> None:
         payout = withdraw(session, make_payee(session), 200_000)
@@ -449,7 +449,7 @@ class TestBalance:
 
     def test_available_balance_excludes_debts(self, session: Session) -> None:
         payee = make_payee(session)
-        owes(session, payee, OWED_MINOR + 1)
+        record_vendor_debt(session, payee, OWED_MINOR + 1)
         shown = balance(session, payee)
         assert (shown["availableMinor"], shown["payableMinor"], shown["owedMinor"]) == (
             0,
@@ -466,7 +466,7 @@ class TestBalance:
 
         release(session, shop, odd)
         release(session, shop, other)
-        assert owed(session, payee) == expected.held_minor
+        assert payable_balance_of(session, payee) == expected.held_minor
         assert fetch_vendor_escrow_balance(session, vendor_id=shop.store_id).total_minor == 0
 
     def test_refusals_are_marketplace_errors(self) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from marketplace.platform import halts
-from tests.support.payout_halts import carried, resume
+from tests.support.payout_halts import approved_resume_proposal, resume
 from tests.support.purchases import NOW, later
 
 REASON = "ESCROW_DRIFT: a rule"
@@ -79,7 +79,11 @@ def test_halt_with_newer_findings_than_shown_is_not_resumed(session: Session) ->
     for stale in marks[:-1]:
         with pytest.raises(halts.PayoutsNotHaltedError):
             halts.resume_payouts(
-                session, halt_id=halt.id, mark=stale, proposal_id=carried(session), now=later(hours=5)
+                session,
+                halt_id=halt.id,
+                mark=stale,
+                proposal_id=approved_resume_proposal(session),
+                now=later(hours=5),
             )
     assert halts.are_payouts_halted(session)
     resume(session)
@@ -95,7 +99,11 @@ def test_proposal_resumes_payouts_of_current_halt_only(session: Session) -> None
     halts.halt_payouts(session, REASON, later(hours=2))
     with pytest.raises(halts.PayoutsNotHaltedError):
         halts.resume_payouts(
-            session, halt_id=halt.id, mark=halt.mark, proposal_id=carried(session), now=later(hours=3)
+            session,
+            halt_id=halt.id,
+            mark=halt.mark,
+            proposal_id=approved_resume_proposal(session),
+            now=later(hours=3),
         )
     assert halts.are_payouts_halted(session)
 

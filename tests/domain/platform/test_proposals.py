@@ -17,7 +17,7 @@ from marketplace.orders.pricing import Fees, OrderLine, price_order
 from marketplace.platform import halts
 from marketplace.proposals import operations, queries, states
 from marketplace.proposals.operations import DueProposalsResult, ProposalExpiredError, StaleProposalError
-from tests.support.finance import audited, told
+from tests.support.finance import audited, notification_types_of
 from tests.support.proposals import (
     FEE,
     REASON,
@@ -126,8 +126,8 @@ class TestFiling:
     def test_other_officers_are_notified_of_filed_proposal(self, session: Session) -> None:
         proposer, other = make_admin(session), make_admin(session)
         propose(session, by=proposer)
-        assert told(session, other.id) == ["proposal_filed"]
-        assert told(session, proposer.id) == []
+        assert notification_types_of(session, other.id) == ["proposal_filed"]
+        assert notification_types_of(session, proposer.id) == []
 
 
 class TestDeciding:
@@ -141,7 +141,7 @@ class TestDeciding:
         assert (row["status"], row["approved_by"]) == ("active", other.id)
         assert row["approved_at"] == row["activated_at"] == later(hours=1)
         assert setting(session, KEY) == FEE["value"]
-        assert told(session, proposer.id) == ["proposal_active"]
+        assert notification_types_of(session, proposer.id) == ["proposal_active"]
 
     def test_each_step_is_audited_with_change(self, session: Session) -> None:
         proposal_id = propose(session)
@@ -199,7 +199,7 @@ class TestDeciding:
         row = proposal_row(session, proposal_id)
         assert (row["status"], row["rejection_reason"]) == ("rejected", "Not now.")
         assert setting(session, KEY) == SERVICE_FEE_MINOR
-        assert told(session, proposer.id) == ["proposal_rejected"]
+        assert notification_types_of(session, proposer.id) == ["proposal_rejected"]
         assert [action for action, _, _ in audited(session, proposal_id)][-1] == "proposal.reject"
 
     def test_proposer_may_withdraw_own_proposal(self, session: Session) -> None:
@@ -306,7 +306,7 @@ class TestSchedule:
             assert (row["status"], row["rejected_by"]) == ("rejected", None)
             assert setting(session, KEY) == 12_000
             for officer_id in (row["proposed_by"], row["approved_by"]):
-                assert told(session, officer_id)[-1] == "proposal_rejected"
+                assert notification_types_of(session, officer_id)[-1] == "proposal_rejected"
 
     def test_failing_proposal_does_not_block_others(self, database: Database) -> None:
         """The first proposal has an empty payload, as after a faulty migration."""
@@ -342,7 +342,7 @@ class TestSchedule:
             assert (row["status"], row["rejected_by"]) == ("rejected", None)
             assert halts.are_payouts_halted(session)
             for officer_id in (row["proposed_by"], row["approved_by"]):
-                assert told(session, officer_id)[-1] == "proposal_rejected"
+                assert notification_types_of(session, officer_id)[-1] == "proposal_rejected"
 
     def test_approved_proposal_can_be_withdrawn_before_due_time(self, database: Database) -> None:
         proposal_id = self.file(database, 15_000, hours=2)

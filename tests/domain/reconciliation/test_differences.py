@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.support.purchases import assert_books_are_whole
+from tests.support.purchases import assert_ledger_is_consistent
 from tests.support.reconciliation import ReconciledService, service
 
 __all__ = ["service"]
@@ -202,7 +202,7 @@ def test_settlements_are_posted_to_the_bank_once(service: ReconciledService) -> 
     assert (balances["gateway_clearing"], balances["own_funds"]) == (0, 0)
     assert balances["bank"] == sum(row["total_amount"] for row in service.gateway.call("GET", "/settlement"))
     with service.database.transaction() as session:
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 def test_settlement_long_before_the_first_run_is_posted(service: ReconciledService) -> None:

@@ -24,7 +24,7 @@ from tests.support.payout_halts import resume
 from tests.support.purchases import (
     NOW,
     apply,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     fill_wallet,
     make_charge,
     make_intent,
@@ -55,7 +55,7 @@ def violated_rules(session: Session) -> set[str]:
 def order_id(session: Session) -> UUID:
     """An order with money in escrow and a consistent ledger."""
     order_id = paid_order(session, make_shop(session))
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
     return order_id
 
 
@@ -90,7 +90,7 @@ def samples(session: Session) -> SampleOrders:
     lose_dispute(session, clawed_back, amount_minor=2_000)
     disputed = paid_order(session, shop)
     lose_dispute(session, disputed, amount_minor=3_000)
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)
     return SampleOrders(paid, unpaid, refunded, clawed_back, disputed, shop.buyer.id)
 
 
@@ -295,4 +295,4 @@ def test_release_leaves_the_ledger_consistent(session: Session) -> None:
     shop = make_shop(session)
     release(session, shop, shipped_order(session, shop))
 
-    assert_books_are_whole(session)
+    assert_ledger_is_consistent(session)

@@ -23,7 +23,7 @@ from marketplace.reconciliation.resolution import (
 )
 from sandbox.process import wait_until
 from tests.support.finance import make_officer
-from tests.support.purchases import assert_books_are_whole
+from tests.support.purchases import assert_ledger_is_consistent
 from tests.support.reconciliation import ReconciledService, service
 from tests.support.reconciliation_resolution import NOTE, resolve, resolve_in
 
@@ -53,7 +53,7 @@ def test_resolved_difference_is_posted_and_not_reported_again(
     outcome = service.reconcile()
     assert (outcome.status, outcome.drift_minor, service.told()) == ("matched", 0, [])
     with service.database.transaction() as session:
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 def test_write_off_above_own_funds_is_refused(service: ReconciledService) -> None:
@@ -281,7 +281,7 @@ def test_damaged_resolution_violates_the_matching_invariant(service: ReconciledS
     resolve(service, "own_funds")
     resolve(service, "own_funds", officer=second_officer(service))
     with service.database.transaction() as session:
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
         assert ledger_check.verify_ledger(session) == []
         session.execute(text(DAMAGE[rule]))
         assert [violation.rule for violation in ledger_check.verify_ledger(session)] == [rule]

@@ -25,7 +25,7 @@ from marketplace.reconciliation.run import (
 from tasks.all_tasks import get_periodic_task
 from tasks.dispatcher import Dispatcher
 from tests.support.depth import sample
-from tests.support.purchases import assert_books_are_whole
+from tests.support.purchases import assert_ledger_is_consistent
 from tests.support.reconciliation import Double, ReconciledService, service
 from tests.support.reconciliation_resolution import resolve
 
@@ -175,7 +175,7 @@ def test_killed_run_starts_over(service: ReconciledService, pages: int) -> None:
     assert service.rows("SELECT * FROM reconciliation_records") == []
     assert service.rows("SELECT * FROM reconciliation_differences") == []
     with service.database.transaction() as session:
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 def test_next_run_reads_only_new_movements(service: ReconciledService) -> None:

@@ -27,7 +27,7 @@ from tests.support.purchases import (
     NOW,
     Shop,
     apply,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     later,
     make_charge,
     make_intent,
@@ -165,7 +165,7 @@ def test_second_delivery_of_each_event_is_a_duplicate(database: Database, event:
         assert {row.event_type for row in shown} == {event}
         record = row_of(session, "processed_webhook_events", id=shown[0].dedupe_id)
         assert record["payload"] == {"event": event, "data": data}
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
     disputed = event in gateway_events.DISPUTES
     assert payment.state == (("disputed", "frozen") if disputed else ("paid_escrow", "held"))
 
@@ -197,7 +197,7 @@ def test_duplicated_events_in_any_order_have_the_same_result(services: Services,
         row = row_of(session, "charge_disputes", gateway_dispute_id=str(data[CREATE]["id"]))
         assert (row["status"], row["resolution"]) == ("resolved", "merchant-accepted")
         assert open_about(session, f"charge-dispute:{row['id']}") == {"CHARGE_DISPUTE_RESOLVED": "SEV-2"}
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 class TestChargeDisputes:
@@ -225,7 +225,7 @@ class TestChargeDisputes:
             assert row["due_at"] == datetime(2026, 11, 25, 18, tzinfo=UTC)
             assert open_about(session, alert_subject(session, data)) == {"CHARGE_DISPUTED": "SEV-2"}
             assert row_of(session, "notifications", user_id=shop.vendor.id, type="order_disputed")
-            assert_books_are_whole(session)
+            assert_ledger_is_consistent(session)
 
     def test_dispute_alert_names_the_orders_without_personal_data(self, database: Database) -> None:
         payment = Payment(database)

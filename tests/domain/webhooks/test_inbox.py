@@ -15,7 +15,7 @@ from marketplace.webhooks.inbox import RETRY_DELAYS_SECONDS, RETRY_JITTER, Proce
 from tests.support.gateway import charge_data, event_of
 from tests.support.purchases import (
     NOW,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     later,
     make_intent,
     make_product,
@@ -87,7 +87,7 @@ def test_processed_event_is_applied_and_recorded(database: Database) -> None:
         record = row_of(session, "processed_webhook_events", id=name)
         assert record["payload"]["data"]["customer"] == {"first_name": "Ada"}
         assert record["processed_at"] == NOW
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 def test_second_delivery_of_same_event_is_a_duplicate(database: Database) -> None:

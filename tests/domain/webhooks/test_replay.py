@@ -34,7 +34,7 @@ from tests.support.gateway_events import transfer_data
 from tests.support.purchases import (
     NOW,
     Shop,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     later,
     make_intent,
     make_product,
@@ -183,7 +183,7 @@ def test_replayed_dead_event_is_applied_and_recorded(unpaid_order: UnpaidOrder) 
     with database.reading() as session:
         assert row_of(session, "audit_logs", target_id=str(inbox_id))["actor"] == "operator ada"
         row_of(session, "ledger_transactions", source=f"charge:{charge}")
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 def test_replay_and_dry_run_list_every_change(unpaid_order: UnpaidOrder) -> None:

@@ -83,20 +83,20 @@ def test_filters_narrow_the_inventory(
 ) -> None:
     child = market.category(below=market.category())
     lamp = market.product(store, title="Reading LAMP 100%", quantity=3, category_id=child)
-    desk = market.product(store, title="Desk_lamp", quantity=4)
+    shop_client = market.product(store, title="Desk_lamp", quantity=4)
     bed = market.product(store, title="Bed", quantity=10, reserved=10)
 
     def found(**query: Any) -> set[UUID]:
         return set(ids_of(fetch(client, headers, **query)))
 
-    assert found(q="lamp") == {lamp, desk}
+    assert found(q="lamp") == {lamp, shop_client}
     assert found(q="100%") == {lamp}
-    assert found(q="k_l") == {desk}
+    assert found(q="k_l") == {shop_client}
     assert found(q="%") == {lamp}
     assert found(lowStock="true") == {lamp, bed}
-    assert found(lowStock="false") == {desk}
+    assert found(lowStock="false") == {shop_client}
     assert found(lowStock="true", lowStockAt=0) == {bed}
-    assert found(lowStock="true", lowStockAt=4, q="lamp") == {lamp, desk}
+    assert found(lowStock="true", lowStockAt=4, q="lamp") == {lamp, shop_client}
     assert found(category=child) == {lamp}
     assert found(category="no-such-category") == set()
     assert fetch(client, headers, lowStockAt=4)["meta"]["counts"]["lowStock"] == 3

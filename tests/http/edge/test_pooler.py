@@ -18,7 +18,7 @@ from tests.support.gateway import MovableClock, TestGateway
 from tests.support.installation import query
 from tests.support.market import Bearer
 from tests.support.pgbouncer import POOL_SIZE, bare_database, pgbouncer, pooled_url, role_settings
-from tests.support.purchases import assert_books_are_whole, make_product, make_shop, with_buyer
+from tests.support.purchases import assert_ledger_is_consistent, make_product, make_shop, with_buyer
 from tests.support.shop_client import ShopClient, new_key
 from tests.support.threads import at_once
 
@@ -76,7 +76,7 @@ def test_order_is_placed_paid_and_listed(pooled_shop: ShopClient, gateway: TestG
     ] == [order_id]
     assert shop_client.get("/api/products", {}, limit=100).status_code == 200
     with shop_client.database.transaction() as session:
-        assert_books_are_whole(session)
+        assert_ledger_is_consistent(session)
 
 
 def test_session_settings_apply_behind_pooler(pooled_services: Services) -> None:

@@ -13,7 +13,7 @@ from tests.support.purchases import (
     PRICE_MINOR,
     SERVICE_FEE_MINOR,
     Shop,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     cart_of,
     fill_wallet,
     later,
@@ -34,53 +34,55 @@ TOTAL = PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
 
 
 @pytest.fixture
-def products(desk: ShopClient) -> list[UUID]:
+def products(shop_client: ShopClient) -> list[UUID]:
     """A product of each of three stores."""
-    with desk.database.transaction() as session:
-        return [make_product(session, shop) for shop in neighbours(session, desk.shop, 3)]
+    with shop_client.database.transaction() as session:
+        return [make_product(session, shop) for shop in neighbours(session, shop_client.shop, 3)]
 
 
 def items(products: list[UUID], quantity: int = 1) -> list[dict[str, Any]]:
     return [{"productId": str(product_id), "quantity": quantity} for product_id in products]
 
 
-def check_out(desk: ShopClient, products: list[UUID] | None, **more: Any) -> dict[str, Any]:
+def check_out(shop_client: ShopClient, products: list[UUID] | None, **more: Any) -> dict[str, Any]:
     body = {"shippingAddress": ADDRESS} | ({"items": items(products)} if products else {}) | more
-    answer = desk.post(CHECKOUT, desk.buyer, body, key=new_key())
+    answer = shop_client.post(CHECKOUT, shop_client.buyer, body, key=new_key())
     assert answer.status_code == 201, answer.text
     made: dict[str, Any] = answer.json["data"]
     return made
 
 
-def initialize(desk: ShopClient, **target: Any) -> dict[str, Any]:
-    answer = desk.post(INITIALIZE, desk.buyer, target, key=new_key())
+def initialize(shop_client: ShopClient, **target: Any) -> dict[str, Any]:
+    answer = shop_client.post(INITIALIZE, shop_client.buyer, target, key=new_key())
     assert answer.status_code == 200, answer.text
     page: dict[str, Any] = answer.json["data"]
     return page
 
 
-def credit_wallet(desk: ShopClient, amount_minor: int) -> None:
-    desk.database.in_transaction(fill_wallet, desk.shop.buyer.id, amount_minor)
+def credit_wallet(shop_client: ShopClient, amount_minor: int) -> None:
+    shop_client.database.in_transaction(fill_wallet, shop_client.shop.buyer.id, amount_minor)
 
 
-def orders_of(desk: ShopClient, made: dict[str, Any]) -> list[dict[str, Any]]:
-    return [desk.get(f"{ORDERS}/{order['id']}", desk.buyer).json["data"] for order in made["orders"]]
+def orders_of(shop_client: ShopClient, made: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        shop_client.get(f"{ORDERS}/{order['id']}", shop_client.buyer).json["data"] for order in made["orders"]
+    ]
 
 
-def assert_ledger_is_consistent(desk: ShopClient) -> None:
-    with desk.database.reading() as session:
-        assert_books_are_whole(session)
+def assert_shop_ledger_is_consistent(shop_client: ShopClient) -> None:
+    with shop_client.database.reading() as session:
+        assert_ledger_is_consistent(session)
 
 
 class TestCart:
     def test_cart_becomes_order_per_vendor_with_single_payment(
-        self, desk: ShopClient, products: list[UUID]
+        self, shop_client: ShopClient, products: list[UUID]
     ) -> None:
-        desk.database.in_transaction(
-            put_into_cart, desk.shop.buyer.id, *((product_id, 2) for product_id in products)
+        shop_client.database.in_transaction(
+            put_into_cart, shop_client.shop.buyer.id, *((product_id, 2) for product_id in products)
         )
 
-        made = check_out(desk, None, note="Ring twice")
+        made = check_out(shop_client, None, note="Ring twice")
 
         total = 2 * PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
         assert [order["total_amount"] for order in made["orders"]] == [total] * 3
@@ -98,31 +100,33 @@ class TestCart:
             assert order["payment"]["reference"] == made["payment"]["reference"]
         assert made["payment"]["amountMinor"] == 3 * total
         assert made["payment"]["status"] == "initialized"
-        with desk.database.reading() as session:
-            assert cart_of(session, desk.shop.buyer.id) == {}
-        assert faults(desk.post(CHECKOUT, desk.buyer, {"shippingAddress": ADDRESS}, key=new_key())) == [
-            "items"
-        ]
+        with shop_client.database.reading() as session:
+            assert cart_of(session, shop_client.shop.buyer.id) == {}
+        assert faults(
+            shop_client.post(CHECKOUT, shop_client.buyer, {"shippingAddress": ADDRESS}, key=new_key())
+        ) == ["items"]
 
-    def test_checkout_with_same_key_is_replayed(self, desk: ShopClient, products: list[UUID]) -> None:
+    def test_checkout_with_same_key_is_replayed(self, shop_client: ShopClient, products: list[UUID]) -> None:
         key, body = new_key(), {"items": items(products), "shippingAddress": ADDRESS}
 
-        first, second = (desk.post(CHECKOUT, desk.buyer, body, key=key) for _ in range(2))
+        first, second = (shop_client.post(CHECKOUT, shop_client.buyer, body, key=key) for _ in range(2))
 
         assert second.data == first.data
         assert second.headers["X-Cache-Lookup"] == "HIT"
-        assert len(desk.get(ORDERS, desk.buyer).json["data"]) == 3
+        assert len(shop_client.get(ORDERS, shop_client.buyer).json["data"]) == 3
         body["items"] = items(products[:1])
-        assert faults(desk.post(CHECKOUT, desk.buyer, body, key=key)) == ["Idempotency-Key"]
+        assert faults(shop_client.post(CHECKOUT, shop_client.buyer, body, key=key)) == ["Idempotency-Key"]
 
-    def test_hub_makes_all_orders_pickups(self, desk: ShopClient, products: list[UUID]) -> None:
-        with desk.database.transaction() as session:
-            hub = Hub(campus_id=desk.shop.campus_id, name="Gate", address="Gate 1", opening_hours="8-18")
+    def test_hub_makes_all_orders_pickups(self, shop_client: ShopClient, products: list[UUID]) -> None:
+        with shop_client.database.transaction() as session:
+            hub = Hub(
+                campus_id=shop_client.shop.campus_id, name="Gate", address="Gate 1", opening_hours="8-18"
+            )
             session.add(hub)
             session.flush()
 
-        answer = desk.post(
-            CHECKOUT, desk.buyer, {"items": items(products), "hubId": str(hub.id)}, key=new_key()
+        answer = shop_client.post(
+            CHECKOUT, shop_client.buyer, {"items": items(products), "hubId": str(hub.id)}, key=new_key()
         )
 
         made = answer.json["data"]
@@ -130,20 +134,22 @@ class TestCart:
         assert made["payment"]["amountMinor"] == 3 * (PRICE_MINOR + SERVICE_FEE_MINOR)
 
     def test_checkout_of_single_vendor_creates_single_order(
-        self, desk: ShopClient, products: list[UUID]
+        self, shop_client: ShopClient, products: list[UUID]
     ) -> None:
-        made = check_out(desk, products[:1], expectedTotalMinor=TOTAL)
+        made = check_out(shop_client, products[:1], expectedTotalMinor=TOTAL)
 
         assert [order["checkoutId"] for order in made["orders"]] == [made["checkoutId"]]
 
 
 class TestPaying:
     def test_payment_page_pays_all_orders_of_checkout(
-        self, desk: ShopClient, products: list[UUID], gateway: TestGateway
+        self, shop_client: ShopClient, products: list[UUID], gateway: TestGateway
     ) -> None:
-        made = check_out(desk, products)
+        made = check_out(shop_client, products)
 
-        page = initialize(desk, checkoutId=made["checkoutId"], callbackUrl="http://127.0.0.1:8000/paid")
+        page = initialize(
+            shop_client, checkoutId=made["checkoutId"], callbackUrl="http://127.0.0.1:8000/paid"
+        )
 
         assert (page["reference"], page["amountMinor"]) == (made["payment"]["reference"], 3 * TOTAL)
         charge = gateway.call("GET", f"/transaction/verify/{page['reference']}")
@@ -151,22 +157,22 @@ class TestPaying:
         assert charge["metadata"]["checkoutId"] == made["checkoutId"]
         assert charge["metadata"]["orderId"] == made["orders"][0]["id"]
         gateway.pay(page["reference"])
-        payment = desk.post(VERIFY, desk.buyer, {"reference": page["reference"]}).json["data"]
+        payment = shop_client.post(VERIFY, shop_client.buyer, {"reference": page["reference"]}).json["data"]
         assert payment["status"] == "succeeded"
         assert [order["status"] for order in payment["orders"]] == ["paid_escrow"] * 3
-        for order in orders_of(desk, made):
+        for order in orders_of(shop_client, made):
             assert (order["dueMinor"], order["nextActions"]) == (0, ["cancel"])
             assert order["deliveryPin"] == pin_of(UUID(order["id"]))
-        assert_ledger_is_consistent(desk)
+        assert_shop_ledger_is_consistent(shop_client)
 
     def test_new_payment_page_after_cancellation_covers_remaining_orders(
-        self, desk: ShopClient, products: list[UUID], gateway: TestGateway
+        self, shop_client: ShopClient, products: list[UUID], gateway: TestGateway
     ) -> None:
-        made = check_out(desk, products)
-        first_page = initialize(desk, checkoutId=made["checkoutId"])
-        desk.post(f"{ORDERS}/{made['orders'][1]['id']}/cancel", desk.buyer)
+        made = check_out(shop_client, products)
+        first_page = initialize(shop_client, checkoutId=made["checkoutId"])
+        shop_client.post(f"{ORDERS}/{made['orders'][1]['id']}/cancel", shop_client.buyer)
 
-        second_page = initialize(desk, checkoutId=made["checkoutId"])
+        second_page = initialize(shop_client, checkoutId=made["checkoutId"])
 
         assert (second_page["amountMinor"], second_page["reference"] == first_page["reference"]) == (
             2 * TOTAL,
@@ -175,69 +181,75 @@ class TestPaying:
         # The buyer pays on the old payment page, which is still open.
         charge = gateway.pay(first_page["reference"])
         body = event_of(charge)
-        stored = desk.client.post(
+        stored = shop_client.client.post(
             "/api/payments/webhook", data=body, headers={"x-gateway-signature": sign(body)}
         )
         assert stored.status_code == 200
-        desk.post(VERIFY, desk.buyer, {"reference": first_page["reference"]})
-        assert [order["status"] for order in orders_of(desk, made)] == [
+        shop_client.post(VERIFY, shop_client.buyer, {"reference": first_page["reference"]})
+        assert [order["status"] for order in orders_of(shop_client, made)] == [
             "paid_escrow",
             "cancelled",
             "paid_escrow",
         ]
-        with desk.database.reading() as session:
-            refund = row_of(session, "refunds", buyer_id=desk.shop.buyer.id)
+        with shop_client.database.reading() as session:
+            refund = row_of(session, "refunds", buyer_id=shop_client.shop.buyer.id)
         assert (refund["amount_minor"], refund["destination"]) == (TOTAL, "gateway")
-        again = desk.post(INITIALIZE, desk.buyer, {"checkoutId": made["checkoutId"]}, key=new_key())
+        again = shop_client.post(
+            INITIALIZE, shop_client.buyer, {"checkoutId": made["checkoutId"]}, key=new_key()
+        )
         assert_problem(again, 409, "CONCURRENCY_CONFLICT")
-        assert_ledger_is_consistent(desk)
+        assert_shop_ledger_is_consistent(shop_client)
 
     def test_opening_payment_page_extends_expiry_up_to_an_hour(
-        self, desk: ShopClient, products: list[UUID], clock: MovableClock
+        self, shop_client: ShopClient, products: list[UUID], clock: MovableClock
     ) -> None:
-        made = check_out(desk, products)
+        made = check_out(shop_client, products)
 
         for minutes, until in ((20, 50), (25, 55), (45, 60)):
             clock.now = later(minutes=minutes)
-            initialize(desk, checkoutId=made["checkoutId"])
-            assert {order["expiresAt"][11:16] for order in orders_of(desk, made)} == {
+            initialize(shop_client, checkoutId=made["checkoutId"])
+            assert {order["expiresAt"][11:16] for order in orders_of(shop_client, made)} == {
                 later(minutes=until).strftime("%H:%M")
             }
 
         clock.now = later(minutes=60)
-        for order in orders_of(desk, made):
+        for order in orders_of(shop_client, made):
             assert order["nextActions"] == ["cancel"]
-        late = desk.post(INITIALIZE, desk.buyer, {"checkoutId": made["checkoutId"]}, key=new_key())
+        late = shop_client.post(
+            INITIALIZE, shop_client.buyer, {"checkoutId": made["checkoutId"]}, key=new_key()
+        )
         assert_problem(late, 409, "CONCURRENCY_CONFLICT")
 
     def test_payment_can_be_initialized_after_gateway_outage(
-        self, desk: ShopClient, products: list[UUID], gateway: TestGateway
+        self, shop_client: ShopClient, products: list[UUID], gateway: TestGateway
     ) -> None:
-        made = check_out(desk, products)
+        made = check_out(shop_client, products)
         gateway.line.fault = "refuse"
-        down = desk.post(INITIALIZE, desk.buyer, {"checkoutId": made["checkoutId"]}, key=new_key())
+        down = shop_client.post(
+            INITIALIZE, shop_client.buyer, {"checkoutId": made["checkoutId"]}, key=new_key()
+        )
         assert_problem(down, 502, "PROVIDER_UNAVAILABLE")
         gateway.line.fault = None
 
-        assert initialize(desk, checkoutId=made["checkoutId"])["amountMinor"] == 3 * TOTAL
+        assert initialize(shop_client, checkoutId=made["checkoutId"])["amountMinor"] == 3 * TOTAL
 
 
 class TestWallet:
-    def test_wallet_shows_balance_of_caller(self, desk: ShopClient) -> None:
+    def test_wallet_shows_balance_of_caller(self, shop_client: ShopClient) -> None:
         for minor in (0, 1_234):
             if minor:
-                credit_wallet(desk, minor)
-            shown = desk.get(WALLET, desk.buyer).json["data"]
+                credit_wallet(shop_client, minor)
+            shown = shop_client.get(WALLET, shop_client.buyer).json["data"]
             assert (shown["balanceMinor"], shown["cashableMinor"], shown["currency"]) == (minor, minor, "NGN")
-        assert desk.get(WALLET, desk.stranger).json["data"]["balanceMinor"] == 0
-        assert_problem(desk.client.get(WALLET), 401, "AUTH_UNAUTHORIZED")
+        assert shop_client.get(WALLET, shop_client.stranger).json["data"]["balanceMinor"] == 0
+        assert_problem(shop_client.client.get(WALLET), 401, "AUTH_UNAUTHORIZED")
 
     def test_wallet_pays_first_order_fully_and_next_partially(
-        self, desk: ShopClient, products: list[UUID], gateway: TestGateway
+        self, shop_client: ShopClient, products: list[UUID], gateway: TestGateway
     ) -> None:
-        credit_wallet(desk, TOTAL + 5_000)
+        credit_wallet(shop_client, TOTAL + 5_000)
 
-        made = check_out(desk, products, useWallet=True)
+        made = check_out(shop_client, products, useWallet=True)
 
         shown = [(order["status"], order["walletMinor"], order["dueMinor"]) for order in made["orders"]]
         assert shown == [
@@ -249,22 +261,28 @@ class TestWallet:
         assert (paid["payment"]["channel"], paid["payment"]["status"]) == ("wallet", "succeeded")
         assert (paid["escrowStatus"], paid["nextActions"]) == ("held", ["cancel"])
         assert made["payment"]["amountMinor"] == 2 * TOTAL - 5_000
-        page = initialize(desk, checkoutId=made["checkoutId"])
+        page = initialize(shop_client, checkoutId=made["checkoutId"])
         gateway.pay(page["reference"])
-        desk.post(VERIFY, desk.buyer, {"reference": page["reference"]})
-        assert {order["status"] for order in orders_of(desk, made)} == {"paid_escrow"}
-        kinds = [entry["kind"] for entry in desk.get("/api/transactions", desk.buyer).json["data"]]
+        shop_client.post(VERIFY, shop_client.buyer, {"reference": page["reference"]})
+        assert {order["status"] for order in orders_of(shop_client, made)} == {"paid_escrow"}
+        kinds = [
+            entry["kind"] for entry in shop_client.get("/api/transactions", shop_client.buyer).json["data"]
+        ]
         assert kinds.count("wallet_payment") == 2
-        assert_ledger_is_consistent(desk)
+        assert_shop_ledger_is_consistent(shop_client)
 
-    def test_wallet_share_is_shown_only_to_buyer(self, desk: ShopClient) -> None:
-        credit_wallet(desk, TOTAL)
-        [order] = check_out(desk, [desk.product()], useWallet=True)["orders"]
+    def test_wallet_share_is_shown_only_to_buyer(self, shop_client: ShopClient) -> None:
+        credit_wallet(shop_client, TOTAL)
+        [order] = check_out(shop_client, [shop_client.product()], useWallet=True)["orders"]
         path = f"{ORDERS}/{order['id']}"
-        assert desk.post(f"{path}/cancel", desk.vendor, {"reason": "Sold out"}).status_code == 200
+        assert (
+            shop_client.post(f"{path}/cancel", shop_client.vendor, {"reason": "Sold out"}).status_code == 200
+        )
 
-        by_vendor, by_buyer = (desk.get(path, headers).json["data"] for headers in (desk.vendor, desk.buyer))
-        [listed] = desk.get(f"{ORDERS}/vendor", desk.vendor).json["data"]
+        by_vendor, by_buyer = (
+            shop_client.get(path, headers).json["data"] for headers in (shop_client.vendor, shop_client.buyer)
+        )
+        [listed] = shop_client.get(f"{ORDERS}/vendor", shop_client.vendor).json["data"]
 
         assert by_buyer["walletMinor"] == TOTAL
         assert by_buyer["payment"]["channel"] == "wallet"
@@ -279,50 +297,52 @@ class TestWallet:
             assert "wallet-" not in str(seen)
 
     def test_checkout_paid_fully_by_wallet_has_no_gateway_payment(
-        self, desk: ShopClient, products: list[UUID], gateway: TestGateway
+        self, shop_client: ShopClient, products: list[UUID], gateway: TestGateway
     ) -> None:
-        credit_wallet(desk, 3 * TOTAL)
+        credit_wallet(shop_client, 3 * TOTAL)
 
-        made = check_out(desk, products, walletMinor=3 * TOTAL)
+        made = check_out(shop_client, products, walletMinor=3 * TOTAL)
 
         assert made["payment"] is None
         assert {order["status"] for order in made["orders"]} == {"paid_escrow"}
-        refused = desk.post(INITIALIZE, desk.buyer, {"checkoutId": made["checkoutId"]}, key=new_key())
+        refused = shop_client.post(
+            INITIALIZE, shop_client.buyer, {"checkoutId": made["checkoutId"]}, key=new_key()
+        )
         assert_problem(refused, 409, "CONCURRENCY_CONFLICT")
         assert gateway.line.calls == []
 
     @pytest.mark.parametrize("path", [ORDERS, CHECKOUT])
-    def test_response_stored_for_replay_contains_no_pin(self, desk: ShopClient, path: str) -> None:
-        credit_wallet(desk, TOTAL)
-        body = {"items": items([desk.product()]), "shippingAddress": ADDRESS, "useWallet": True}
+    def test_response_stored_for_replay_contains_no_pin(self, shop_client: ShopClient, path: str) -> None:
+        credit_wallet(shop_client, TOTAL)
+        body = {"items": items([shop_client.product()]), "shippingAddress": ADDRESS, "useWallet": True}
 
-        answer = desk.post(path, desk.buyer, body, key=new_key())
+        answer = shop_client.post(path, shop_client.buyer, body, key=new_key())
 
         made = answer.json["data"]
         [order] = made["orders"] if path == CHECKOUT else [made]
         assert (order["status"], order["deliveryPin"]) == ("paid_escrow", None)
         assert pin_of(UUID(order["id"])) not in answer.text
-        detail = desk.get(f"{ORDERS}/{order['id']}", desk.buyer).json["data"]
+        detail = shop_client.get(f"{ORDERS}/{order['id']}", shop_client.buyer).json["data"]
         assert detail["deliveryPin"] == pin_of(UUID(order["id"]))
 
     @pytest.mark.parametrize("path", [ORDERS, CHECKOUT])
-    def test_overdrawing_the_wallet_places_no_order(self, desk: ShopClient, path: str) -> None:
-        credit_wallet(desk, 999)
-        product_id = desk.product()
+    def test_overdrawing_the_wallet_places_no_order(self, shop_client: ShopClient, path: str) -> None:
+        credit_wallet(shop_client, 999)
+        product_id = shop_client.product()
         body = {"items": items([product_id]), "shippingAddress": ADDRESS}
 
-        short = desk.post(path, desk.buyer, body | {"walletMinor": 1_000}, key=new_key())
+        short = shop_client.post(path, shop_client.buyer, body | {"walletMinor": 1_000}, key=new_key())
 
         problem = assert_problem(short, 409, "CONCURRENCY_CONFLICT")
         assert problem["invalid_params"] == [
             {"name": "walletMinor", "reason": "Exceeds the wallet balance (999)."}
         ]
-        above = desk.post(path, desk.buyer, body | {"walletMinor": TOTAL + 1}, key=new_key())
+        above = shop_client.post(path, shop_client.buyer, body | {"walletMinor": TOTAL + 1}, key=new_key())
         assert faults(above) == ["walletMinor"]
-        with desk.database.reading() as session:
+        with shop_client.database.reading() as session:
             assert stock_of(session, product_id) == (5, 0)
-            assert wallet_of(session, desk.shop.buyer.id) == 999
-        assert desk.get(ORDERS, desk.buyer).json["data"] == []
+            assert wallet_of(session, shop_client.shop.buyer.id) == 999
+        assert shop_client.get(ORDERS, shop_client.buyer).json["data"] == []
 
     @pytest.mark.parametrize("path", [ORDERS, CHECKOUT])
     @pytest.mark.parametrize(
@@ -339,81 +359,87 @@ class TestWallet:
         ids=repr,
     )
     def test_invalid_wallet_amount_is_named(
-        self, desk: ShopClient, path: str, given: dict[str, Any], named: str
+        self, shop_client: ShopClient, path: str, given: dict[str, Any], named: str
     ) -> None:
-        body = {"items": items([desk.product()]), "shippingAddress": ADDRESS} | given
-        assert faults(desk.post(path, desk.buyer, body, key=new_key())) == [named]
+        body = {"items": items([shop_client.product()]), "shippingAddress": ADDRESS} | given
+        assert faults(shop_client.post(path, shop_client.buyer, body, key=new_key())) == [named]
 
 
 class TestRefusals:
-    def test_failing_item_places_no_order(self, desk: ShopClient, products: list[UUID]) -> None:
-        scarce = desk.product(quantity=1)
+    def test_failing_item_places_no_order(self, shop_client: ShopClient, products: list[UUID]) -> None:
+        scarce = shop_client.product(quantity=1)
         wanted = [*items(products[:2]), *items([scarce], 2)]
 
-        short = desk.post(CHECKOUT, desk.buyer, {"items": wanted, "shippingAddress": ADDRESS}, key=new_key())
+        short = shop_client.post(
+            CHECKOUT, shop_client.buyer, {"items": wanted, "shippingAddress": ADDRESS}, key=new_key()
+        )
 
         problem = assert_problem(short, 409, "CONCURRENCY_CONFLICT")
         assert problem["invalid_params"] == [
             {"name": "items[2].quantity", "reason": "Exceeds the available stock (1)."}
         ]
-        no_address = desk.post(CHECKOUT, desk.buyer, {"items": items(products)}, key=new_key())
+        no_address = shop_client.post(CHECKOUT, shop_client.buyer, {"items": items(products)}, key=new_key())
         assert faults(no_address) == ["addressId"]
-        assert desk.get(ORDERS, desk.buyer).json["data"] == []
-        with desk.database.reading() as session:
+        assert shop_client.get(ORDERS, shop_client.buyer).json["data"] == []
+        with shop_client.database.reading() as session:
             assert [stock_of(session, product_id) for product_id in products] == [(5, 0)] * 3
 
-    def test_each_invalid_item_is_named(self, desk: ShopClient, products: list[UUID]) -> None:
-        wanted = [*items(products[:1]), *items([uuid4()]), *items([desk.product(status="paused")])]
+    def test_each_invalid_item_is_named(self, shop_client: ShopClient, products: list[UUID]) -> None:
+        wanted = [*items(products[:1]), *items([uuid4()]), *items([shop_client.product(status="paused")])]
 
-        answer = desk.post(
-            CHECKOUT, desk.vendor, {"items": wanted, "shippingAddress": ADDRESS}, key=new_key()
+        answer = shop_client.post(
+            CHECKOUT, shop_client.vendor, {"items": wanted, "shippingAddress": ADDRESS}, key=new_key()
         )
 
         assert faults(answer) == [f"items[{number}].productId" for number in range(3)]
         assert answer.json["reason"] == "own-store-order"
 
     def test_unexpected_total_is_refused_with_actual_total(
-        self, desk: ShopClient, products: list[UUID]
+        self, shop_client: ShopClient, products: list[UUID]
     ) -> None:
         body = {"items": items(products), "shippingAddress": ADDRESS, "expectedTotalMinor": 3 * TOTAL - 1}
 
-        answer = desk.post(CHECKOUT, desk.buyer, body, key=new_key())
+        answer = shop_client.post(CHECKOUT, shop_client.buyer, body, key=new_key())
 
         assert str(3 * TOTAL) in assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["detail"]
 
-    def test_more_than_five_unpaid_orders_are_refused(self, desk: ShopClient, products: list[UUID]) -> None:
-        check_out(desk, products)
+    def test_more_than_five_unpaid_orders_are_refused(
+        self, shop_client: ShopClient, products: list[UUID]
+    ) -> None:
+        check_out(shop_client, products)
 
-        answer = desk.post(
-            CHECKOUT, desk.buyer, {"items": items(products), "shippingAddress": ADDRESS}, key=new_key()
+        answer = shop_client.post(
+            CHECKOUT, shop_client.buyer, {"items": items(products), "shippingAddress": ADDRESS}, key=new_key()
         )
 
         assert "6 unpaid orders" in assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["detail"]
 
     def test_checkout_requires_token_and_idempotency_key(
-        self, desk: ShopClient, products: list[UUID]
+        self, shop_client: ShopClient, products: list[UUID]
     ) -> None:
         body = {"items": items(products), "shippingAddress": ADDRESS}
-        assert_problem(desk.client.post(CHECKOUT, json=body), 401, "AUTH_UNAUTHORIZED")
-        assert faults(desk.post(CHECKOUT, desk.buyer, body)) == ["Idempotency-Key"]
+        assert_problem(shop_client.client.post(CHECKOUT, json=body), 401, "AUTH_UNAUTHORIZED")
+        assert faults(shop_client.post(CHECKOUT, shop_client.buyer, body)) == ["Idempotency-Key"]
 
-    def test_buyer_cannot_pay_another_buyers_checkout(self, desk: ShopClient, products: list[UUID]) -> None:
-        made = check_out(desk, products)
+    def test_buyer_cannot_pay_another_buyers_checkout(
+        self, shop_client: ShopClient, products: list[UUID]
+    ) -> None:
+        made = check_out(shop_client, products)
 
-        for headers in (desk.stranger, desk.vendor, desk.officer("finance")):
-            answer = desk.post(INITIALIZE, headers, {"checkoutId": made["checkoutId"]}, key=new_key())
+        for headers in (shop_client.stranger, shop_client.vendor, shop_client.officer("finance")):
+            answer = shop_client.post(INITIALIZE, headers, {"checkoutId": made["checkoutId"]}, key=new_key())
             assert_problem(answer, 404, "RESOURCE_NOT_FOUND")
 
 
-def test_vendor_sees_only_own_order_of_checkout(desk: ShopClient) -> None:
-    with desk.database.transaction() as session:
-        shops: list[Shop] = neighbours(session, desk.shop, 2)
+def test_vendor_sees_only_own_order_of_checkout(shop_client: ShopClient) -> None:
+    with shop_client.database.transaction() as session:
+        shops: list[Shop] = neighbours(session, shop_client.shop, 2)
         products = [make_product(session, shop) for shop in shops]
-    credit_wallet(desk, 2 * TOTAL)
-    made = check_out(desk, products, useWallet=True)
+    credit_wallet(shop_client, 2 * TOTAL)
+    made = check_out(shop_client, products, useWallet=True)
 
-    other = desk.bearer(shops[1].vendor.id)
-    assert [order["id"] for order in desk.get(f"{ORDERS}/vendor", other).json["data"]] == [
+    other = shop_client.bearer(shops[1].vendor.id)
+    assert [order["id"] for order in shop_client.get(f"{ORDERS}/vendor", other).json["data"]] == [
         made["orders"][1]["id"]
     ]
-    assert_problem(desk.get(f"{ORDERS}/{made['orders'][0]['id']}", other), 404, "RESOURCE_NOT_FOUND")
+    assert_problem(shop_client.get(f"{ORDERS}/{made['orders'][0]['id']}", other), 404, "RESOURCE_NOT_FOUND")

@@ -8,28 +8,28 @@ from tests.support.shop_client import ShopClient
 COUNTS = "/api/orders/vendor/counts"
 
 
-def test_paid_orders_of_store_are_counted_by_status(desk: ShopClient) -> None:
-    with desk.database.transaction() as session:
-        paid_order(session, desk.shop)
-        shipped_order(session, desk.shop)
-        shipped_order(session, desk.shop)
-        release(session, desk.shop, shipped_order(session, desk.shop))
+def test_paid_orders_of_store_are_counted_by_status(shop_client: ShopClient) -> None:
+    with shop_client.database.transaction() as session:
+        paid_order(session, shop_client.shop)
+        shipped_order(session, shop_client.shop)
+        shipped_order(session, shop_client.shop)
+        release(session, shop_client.shop, shipped_order(session, shop_client.shop))
         paid_order(session, make_shop(session))
-    desk.unpaid()
-    desk.post(f"/api/orders/{desk.paid()}/cancel", desk.buyer)
-    desk.post(f"/api/orders/{desk.paid()}/accept", desk.vendor)
+    shop_client.unpaid()
+    shop_client.post(f"/api/orders/{shop_client.paid()}/cancel", shop_client.buyer)
+    shop_client.post(f"/api/orders/{shop_client.paid()}/accept", shop_client.vendor)
 
-    answer = desk.get(COUNTS, desk.vendor)
+    answer = shop_client.get(COUNTS, shop_client.vendor)
 
     assert answer.status_code == 200
     assert not VendorOrderCounts().validate(answer.json["data"])
     assert answer.json["data"] == {"pending": 1, "processing": 1, "shipped": 2, "delivered": 1}
 
 
-def test_counts_of_new_store_are_zero(desk: ShopClient) -> None:
-    assert set(desk.get(COUNTS, desk.vendor).json["data"].values()) == {0}
+def test_counts_of_new_store_are_zero(shop_client: ShopClient) -> None:
+    assert set(shop_client.get(COUNTS, shop_client.vendor).json["data"].values()) == {0}
 
 
-def test_buyers_and_staff_are_refused(desk: ShopClient) -> None:
-    for headers in (desk.buyer, desk.officer("admin")):
-        assert_problem(desk.get(COUNTS, headers), 403, "AUTH_FORBIDDEN")
+def test_buyers_and_staff_are_refused(shop_client: ShopClient) -> None:
+    for headers in (shop_client.buyer, shop_client.officer("admin")):
+        assert_problem(shop_client.get(COUNTS, headers), 403, "AUTH_FORBIDDEN")

@@ -19,7 +19,7 @@ from tests.support.gateway import MovableClock, TestGateway
 from tests.support.probes import assert_problem, faults
 from tests.support.purchases import (
     NOW,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     check_out,
     later,
     make_product,
@@ -38,32 +38,34 @@ pytestmark = pytest.mark.usefixtures("forgotten_banks")
 
 
 class TestBanks:
-    def test_bank_list_is_fetched_once_and_cached(self, desk: ShopClient, gateway: TestGateway) -> None:
-        first = desk.get(BANKS, desk.buyer).json["data"]
+    def test_bank_list_is_fetched_once_and_cached(
+        self, shop_client: ShopClient, gateway: TestGateway
+    ) -> None:
+        first = shop_client.get(BANKS, shop_client.buyer).json["data"]
 
         assert {"code": "058", "name": "Guaranty Trust Bank"} in first
         assert [bank["name"] for bank in first] == sorted((bank["name"] for bank in first), key=str.casefold)
         gateway.line.fault = "refuse"
-        assert desk.get(BANKS, desk.vendor).json["data"] == first
+        assert shop_client.get(BANKS, shop_client.vendor).json["data"] == first
         assert len(gateway.line.calls) == 1
 
     @pytest.mark.parametrize("fault", FAULTS)
     def test_bank_list_without_gateway_fails_and_failure_is_not_cached(
-        self, desk: ShopClient, gateway: TestGateway, fault: str
+        self, shop_client: ShopClient, gateway: TestGateway, fault: str
     ) -> None:
         gateway.line.fault = fault
-        assert_problem(desk.get(BANKS, desk.buyer), 502, "PROVIDER_UNAVAILABLE")
+        assert_problem(shop_client.get(BANKS, shop_client.buyer), 502, "PROVIDER_UNAVAILABLE")
 
         gateway.line.fault = None
-        assert desk.get(BANKS, desk.buyer).status_code == 200
+        assert shop_client.get(BANKS, shop_client.buyer).status_code == 200
 
-    def test_bank_list_requires_a_token(self, desk: ShopClient) -> None:
-        assert_problem(desk.client.get(BANKS), 401, "AUTH_UNAUTHORIZED")
+    def test_bank_list_requires_a_token(self, shop_client: ShopClient) -> None:
+        assert_problem(shop_client.client.get(BANKS), 401, "AUTH_UNAUTHORIZED")
 
 
 class TestResolve:
-    def test_account_resolution_returns_the_name(self, desk: ShopClient) -> None:
-        answer = desk.post(RESOLVE, desk.vendor, GTB)
+    def test_account_resolution_returns_the_name(self, shop_client: ShopClient) -> None:
+        answer = shop_client.post(RESOLVE, shop_client.vendor, GTB)
 
         assert answer.status_code == 200
         found = answer.json["data"]
@@ -85,184 +87,192 @@ class TestResolve:
         ids=repr,
     )
     def test_invalid_bank_account_fields_are_reported(
-        self, desk: ShopClient, body: dict[str, Any], named: list[str]
+        self, shop_client: ShopClient, body: dict[str, Any], named: list[str]
     ) -> None:
-        assert sorted(faults(desk.post(RESOLVE, desk.buyer, body))) == named
+        assert sorted(faults(shop_client.post(RESOLVE, shop_client.buyer, body))) == named
 
-    def test_unknown_account_has_a_reason(self, desk: ShopClient) -> None:
-        answer = desk.post(RESOLVE, desk.buyer, GTB | {"accountNumber": "0001234567"})
+    def test_unknown_account_has_a_reason(self, shop_client: ShopClient) -> None:
+        answer = shop_client.post(RESOLVE, shop_client.buyer, GTB | {"accountNumber": "0001234567"})
 
         assert answer.json["reason"] == "unknown-bank-account"
 
     @pytest.mark.parametrize("fault", FAULTS)
     def test_account_resolution_without_gateway_is_unavailable(
-        self, desk: ShopClient, gateway: TestGateway, fault: str
+        self, shop_client: ShopClient, gateway: TestGateway, fault: str
     ) -> None:
-        assert desk.get(BANKS, desk.buyer).status_code == 200
+        assert shop_client.get(BANKS, shop_client.buyer).status_code == 200
         gateway.line.fault = fault
 
-        assert_problem(desk.post(RESOLVE, desk.buyer, GTB), 502, "PROVIDER_UNAVAILABLE")
+        assert_problem(shop_client.post(RESOLVE, shop_client.buyer, GTB), 502, "PROVIDER_UNAVAILABLE")
 
 
-def account_for(desk: ShopClient, order_id: UUID | str, name: str = "orderId") -> dict[str, Any]:
-    answer = desk.post(ACCOUNT, desk.buyer, {name: str(order_id)})
+def account_for(shop_client: ShopClient, order_id: UUID | str, name: str = "orderId") -> dict[str, Any]:
+    answer = shop_client.post(ACCOUNT, shop_client.buyer, {name: str(order_id)})
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json["data"]
     return found
 
 
-def verify(desk: ShopClient, reference: str) -> dict[str, Any]:
-    answer = desk.post("/api/payments/verify", desk.buyer, {"reference": reference})
+def verify(shop_client: ShopClient, reference: str) -> dict[str, Any]:
+    answer = shop_client.post("/api/payments/verify", shop_client.buyer, {"reference": reference})
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json["data"]
     return found
 
 
 class TestVirtualAccount:
-    def test_transfer_to_virtual_account_pays_the_order(self, desk: ShopClient, gateway: TestGateway) -> None:
-        order_id = desk.unpaid()
+    def test_transfer_to_virtual_account_pays_the_order(
+        self, shop_client: ShopClient, gateway: TestGateway
+    ) -> None:
+        order_id = shop_client.unpaid()
 
-        account = account_for(desk, order_id)
-        again = account_for(desk, order_id)
+        account = account_for(shop_client, order_id)
+        again = account_for(shop_client, order_id)
 
         assert again == account
         assert len(account["accountNumber"]) == 10
         assert account["expiresAt"] == later(minutes=30).isoformat().replace("+00:00", "Z")
         assert gateway.line.calls == ["POST /gateway/charge"]
         gateway.pay(account["reference"], channel="bank_transfer")
-        assert verify(desk, account["reference"])["status"] == "succeeded"
-        with desk.database.reading() as session:
+        assert verify(shop_client, account["reference"])["status"] == "succeeded"
+        with shop_client.database.reading() as session:
             assert status_of(session, order_id) == "paid_escrow"
             assert row_of(session, "orders", id=order_id)["payment_channel"] == "bank_transfer"
             assert row_of(session, "orders", id=order_id)["total_minor"] == account["amountMinor"]
-            assert_books_are_whole(session)
+            assert_ledger_is_consistent(session)
         assert_problem(
-            desk.post(ACCOUNT, desk.buyer, {"orderId": str(order_id)}), 409, "CONCURRENCY_CONFLICT"
+            shop_client.post(ACCOUNT, shop_client.buyer, {"orderId": str(order_id)}),
+            409,
+            "CONCURRENCY_CONFLICT",
         )
 
     def test_checkout_shares_a_virtual_account_for_all_orders(
-        self, desk: ShopClient, gateway: TestGateway
+        self, shop_client: ShopClient, gateway: TestGateway
     ) -> None:
-        with desk.database.transaction() as session:
-            shops = neighbours(session, desk.shop, 2)
+        with shop_client.database.transaction() as session:
+            shops = neighbours(session, shop_client.shop, 2)
             made = check_out(
-                session, desk.shop, [RequestedItem(make_product(session, shop), 1) for shop in shops]
+                session, shop_client.shop, [RequestedItem(make_product(session, shop), 1) for shop in shops]
             )
 
-        account = account_for(desk, made.checkout_id, "checkoutId")
+        account = account_for(shop_client, made.checkout_id, "checkoutId")
 
         gateway.pay(account["reference"], channel="bank_transfer")
-        paid = verify(desk, account["reference"])
+        paid = verify(shop_client, account["reference"])
         assert {order["status"] for order in paid["orders"]} == {"paid_escrow"}
         assert len(paid["orders"]) == 2
 
-    def test_transfer_below_total_is_quarantined(self, desk: ShopClient, gateway: TestGateway) -> None:
-        order_id = desk.unpaid()
-        account = account_for(desk, order_id)
+    def test_transfer_below_total_is_quarantined(self, shop_client: ShopClient, gateway: TestGateway) -> None:
+        order_id = shop_client.unpaid()
+        account = account_for(shop_client, order_id)
 
         gateway.pay(account["reference"], channel="bank_transfer", amountMinor=account["amountMinor"] - 1)
 
-        assert verify(desk, account["reference"])["status"] == "quarantined"
+        assert verify(shop_client, account["reference"])["status"] == "quarantined"
 
     def test_payment_on_hosted_page_after_transfer_is_refunded(
-        self, desk: ShopClient, gateway: TestGateway
+        self, shop_client: ShopClient, gateway: TestGateway
     ) -> None:
-        order_id = desk.unpaid()
-        first = account_for(desk, order_id)
+        order_id = shop_client.unpaid()
+        first = account_for(shop_client, order_id)
 
-        page = desk.post(
-            "/api/payments/initialize", desk.buyer, {"orderId": str(order_id)}, key=new_key()
+        page = shop_client.post(
+            "/api/payments/initialize", shop_client.buyer, {"orderId": str(order_id)}, key=new_key()
         ).json["data"]
         assert page["reference"] != first["reference"]
-        later_account = account_for(desk, order_id)
+        later_account = account_for(shop_client, order_id)
         assert later_account["reference"] == page["reference"]
 
         gateway.pay(first["reference"], channel="bank_transfer")
-        verify(desk, first["reference"])
-        with desk.database.reading() as session:
+        verify(shop_client, first["reference"])
+        with shop_client.database.reading() as session:
             assert status_of(session, order_id) == "paid_escrow"
         # The second payment is refunded in full.
         gateway.pay(page["reference"])
-        verify(desk, page["reference"])
-        [refund] = desk.get(f"/api/orders/{order_id}", desk.buyer).json["data"]["refunds"]
+        verify(shop_client, page["reference"])
+        [refund] = shop_client.get(f"/api/orders/{order_id}", shop_client.buyer).json["data"]["refunds"]
         assert (refund["destination"], refund["amountMinor"]) == ("gateway", first["amountMinor"])
 
-    def test_expired_virtual_account_is_replaced(self, desk: ShopClient, clock: MovableClock) -> None:
-        order_id = desk.unpaid()
-        first = account_for(desk, order_id)
-        with desk.database.transaction() as session:
+    def test_expired_virtual_account_is_replaced(self, shop_client: ShopClient, clock: MovableClock) -> None:
+        order_id = shop_client.unpaid()
+        first = account_for(shop_client, order_id)
+        with shop_client.database.transaction() as session:
             session.connection().exec_driver_sql(
                 "UPDATE transfer_accounts SET expires_at = %s", (NOW + timedelta(minutes=1),)
             )
 
         clock.now = later(minutes=2)
-        second = account_for(desk, order_id)
+        second = account_for(shop_client, order_id)
 
         assert second["reference"] != first["reference"]
         assert second["accountNumber"] != first["accountNumber"]
 
     @pytest.mark.parametrize("fault", FAULTS)
     def test_virtual_account_request_succeeds_after_gateway_recovers(
-        self, desk: ShopClient, gateway: TestGateway, fault: str
+        self, shop_client: ShopClient, gateway: TestGateway, fault: str
     ) -> None:
-        order_id = desk.unpaid()
+        order_id = shop_client.unpaid()
         gateway.line.fault = fault
         assert_problem(
-            desk.post(ACCOUNT, desk.buyer, {"orderId": str(order_id)}), 502, "PROVIDER_UNAVAILABLE"
+            shop_client.post(ACCOUNT, shop_client.buyer, {"orderId": str(order_id)}),
+            502,
+            "PROVIDER_UNAVAILABLE",
         )
 
         gateway.line.fault = None
-        account = account_for(desk, order_id)
+        account = account_for(shop_client, order_id)
 
         assert gateway.charge(account["reference"]).status == "pending"
 
     def test_order_expires_after_bank_transfer_grace_period(
-        self, desk: ShopClient, gateway: TestGateway, paying_services: Services
+        self, shop_client: ShopClient, gateway: TestGateway, paying_services: Services
     ) -> None:
-        order_id = desk.unpaid()
-        account = account_for(desk, order_id)
+        order_id = shop_client.unpaid()
+        account = account_for(shop_client, order_id)
         until = later(minutes=30)
 
         def sweep(minutes: float) -> str:
             sweep_abandoned_checkouts(
-                desk.database,
+                shop_client.database,
                 paying_services.gateway,
                 fee_bearer="platform",
                 now=until + timedelta(minutes=minutes),
             )
-            with desk.database.reading() as session:
+            with shop_client.database.reading() as session:
                 return status_of(session, order_id)
 
         grace = BANK_TRANSFER_GRACE_PERIOD.total_seconds() / 60
         assert sweep(grace - 1) == "pending_payment"
         assert sweep(grace) == "expired"
         gateway.pay(account["reference"], channel="bank_transfer")
-        verify(desk, account["reference"])
-        with desk.database.reading() as session:
+        verify(shop_client, account["reference"])
+        with shop_client.database.reading() as session:
             assert row_of(session, "refunds", order_id=order_id)["amount_minor"] == account["amountMinor"]
-            assert_books_are_whole(session)
+            assert_ledger_is_consistent(session)
 
     def test_sweep_finds_transfer_without_webhook(
-        self, desk: ShopClient, gateway: TestGateway, paying_services: Services
+        self, shop_client: ShopClient, gateway: TestGateway, paying_services: Services
     ) -> None:
-        order_id = desk.unpaid()
-        gateway.pay(account_for(desk, order_id)["reference"], channel="bank_transfer")
+        order_id = shop_client.unpaid()
+        gateway.pay(account_for(shop_client, order_id)["reference"], channel="bank_transfer")
 
         sweep_abandoned_checkouts(
-            desk.database, paying_services.gateway, fee_bearer="platform", now=later(hours=2)
+            shop_client.database, paying_services.gateway, fee_bearer="platform", now=later(hours=2)
         )
 
-        with desk.database.reading() as session:
+        with shop_client.database.reading() as session:
             assert status_of(session, order_id) == "paid_escrow"
 
-    def test_virtual_account_is_shown_to_the_buyer_only(self, desk: ShopClient) -> None:
-        order_id = str(desk.unpaid())
-        for headers in (desk.vendor, desk.stranger, desk.officer()):
-            assert_problem(desk.post(ACCOUNT, headers, {"orderId": order_id}), 404, "RESOURCE_NOT_FOUND")
+    def test_virtual_account_is_shown_to_the_buyer_only(self, shop_client: ShopClient) -> None:
+        order_id = str(shop_client.unpaid())
+        for headers in (shop_client.vendor, shop_client.stranger, shop_client.officer()):
+            assert_problem(
+                shop_client.post(ACCOUNT, headers, {"orderId": order_id}), 404, "RESOURCE_NOT_FOUND"
+            )
         both = {"orderId": order_id, "checkoutId": str(uuid4())}
-        assert faults(desk.post(ACCOUNT, desk.buyer, both)) == ["orderId"]
-        assert faults(desk.post(ACCOUNT, desk.buyer, {})) == ["orderId"]
-        assert_problem(desk.client.post(ACCOUNT, json={"orderId": order_id}), 401, "AUTH_UNAUTHORIZED")
+        assert faults(shop_client.post(ACCOUNT, shop_client.buyer, both)) == ["orderId"]
+        assert faults(shop_client.post(ACCOUNT, shop_client.buyer, {})) == ["orderId"]
+        assert_problem(shop_client.client.post(ACCOUNT, json={"orderId": order_id}), 401, "AUTH_UNAUTHORIZED")
 
 
 class TestAdapter:

@@ -12,7 +12,7 @@ from tests.support.purchases import (
     DELIVERY_FEE_MINOR,
     PRICE_MINOR,
     SERVICE_FEE_MINOR,
-    assert_books_are_whole,
+    assert_ledger_is_consistent,
     later,
     row_of,
     status_of,
@@ -30,8 +30,8 @@ def status(database: Database, order_id: UUID) -> str:
         return status_of(session, order_id)
 
 
-def initialize(desk: ShopClient, order_id: UUID, **more: Any) -> dict[str, Any]:
-    answer = desk.post(INITIALIZE, desk.buyer, {"orderId": str(order_id)} | more, key=new_key())
+def initialize(shop_client: ShopClient, order_id: UUID, **more: Any) -> dict[str, Any]:
+    answer = shop_client.post(INITIALIZE, shop_client.buyer, {"orderId": str(order_id)} | more, key=new_key())
     assert answer.status_code == 200, answer.text
     page: dict[str, Any] = answer.json["data"]
     return page
@@ -39,12 +39,13 @@ def initialize(desk: ShopClient, order_id: UUID, **more: Any) -> dict[str, Any]:
 
 class TestIntent:
     def test_payment_intent_is_created_without_the_gateway_and_reused(
-        self, desk: ShopClient, gateway: TestGateway
+        self, shop_client: ShopClient, gateway: TestGateway
     ) -> None:
-        order_id = desk.unpaid()
+        order_id = shop_client.unpaid()
 
         first, second = (
-            desk.post(INTENT, desk.buyer, {"orderId": str(order_id)}, key=new_key()) for _ in range(2)
+            shop_client.post(INTENT, shop_client.buyer, {"orderId": str(order_id)}, key=new_key())
+            for _ in range(2)
         )
 
         assert (first.status_code, second.status_code) == (201, 201)
@@ -53,7 +54,7 @@ class TestIntent:
         assert (intent["status"], intent["amountMinor"], intent["currency"]) == ("initialized", TOTAL, "NGN")
         assert intent["orderIds"] == [str(order_id)]
         assert gateway.line.calls == []
-        order = desk.get(f"/api/orders/{order_id}", desk.buyer).json["data"]
+        order = shop_client.get(f"/api/orders/{order_id}", shop_client.buyer).json["data"]
         assert order["payment"]["reference"] == intent["reference"]
 
     @pytest.mark.parametrize(
@@ -68,67 +69,71 @@ class TestIntent:
         ids=repr,
     )
     def test_invalid_intent_target_is_reported(
-        self, desk: ShopClient, body: dict[str, Any], named: list[str]
+        self, shop_client: ShopClient, body: dict[str, Any], named: list[str]
     ) -> None:
-        assert set(named) <= set(faults(desk.post(INTENT, desk.buyer, body, key=new_key())))
+        assert set(named) <= set(faults(shop_client.post(INTENT, shop_client.buyer, body, key=new_key())))
 
 
 class TestInitialize:
-    def test_hosted_page_is_opened_once_and_reused(self, desk: ShopClient, gateway: TestGateway) -> None:
-        order_id = desk.unpaid()
+    def test_hosted_page_is_opened_once_and_reused(
+        self, shop_client: ShopClient, gateway: TestGateway
+    ) -> None:
+        order_id = shop_client.unpaid()
 
-        page = initialize(desk, order_id, callbackUrl=OWN_CALLBACK_URL)
+        page = initialize(shop_client, order_id, callbackUrl=OWN_CALLBACK_URL)
 
         assert page["amountMinor"] == TOTAL
         assert page["authorizationUrl"].endswith(f"/pay/{page['accessCode']}")
-        assert initialize(desk, order_id) == page
-        by_reference = desk.post(INITIALIZE, desk.buyer, {"reference": page["reference"]}, key=new_key())
+        assert initialize(shop_client, order_id) == page
+        by_reference = shop_client.post(
+            INITIALIZE, shop_client.buyer, {"reference": page["reference"]}, key=new_key()
+        )
         assert by_reference.json["data"] == page
         assert gateway.calls(page["reference"]) == {"POST /transaction/initialize": 1}
         charge = gateway.call("GET", f"/transaction/verify/{page['reference']}")
         assert charge["amount"] == TOTAL
-        assert charge["customer"]["email"] == f"{desk.shop.buyer.id}@users.invalid"
+        assert charge["customer"]["email"] == f"{shop_client.shop.buyer.id}@users.invalid"
         assert charge["metadata"] == {
-            "userId": str(desk.shop.buyer.id),
+            "userId": str(shop_client.shop.buyer.id),
             "orderId": str(order_id),
             "checkoutId": None,
             "settlement": "platform_escrow",
         }
 
-    def test_repeated_idempotency_key_returns_stored_response(self, desk: ShopClient) -> None:
-        order_id, key = desk.unpaid(), new_key()
+    def test_repeated_idempotency_key_returns_stored_response(self, shop_client: ShopClient) -> None:
+        order_id, key = shop_client.unpaid(), new_key()
         body = {"orderId": str(order_id)}
 
-        first = desk.post(INITIALIZE, desk.buyer, body, key=key)
-        again = desk.post(INITIALIZE, desk.buyer, body, key=key)
+        first = shop_client.post(INITIALIZE, shop_client.buyer, body, key=key)
+        again = shop_client.post(INITIALIZE, shop_client.buyer, body, key=key)
 
         assert again.data == first.data
         assert again.headers["X-Cache-Lookup"] == "HIT"
         assert faults(
-            desk.post(INITIALIZE, desk.buyer, body | {"callbackUrl": OWN_CALLBACK_URL}, key=key)
+            shop_client.post(INITIALIZE, shop_client.buyer, body | {"callbackUrl": OWN_CALLBACK_URL}, key=key)
         ) == ["Idempotency-Key"]
 
     def test_unavailable_gateway_is_reported_and_idempotency_key_stays_usable(
-        self, desk: ShopClient, gateway: TestGateway
+        self, shop_client: ShopClient, gateway: TestGateway
     ) -> None:
-        order_id, key = desk.unpaid(), new_key()
+        order_id, key = shop_client.unpaid(), new_key()
         gateway.line.fault = "refuse"
 
-        refused = desk.post(INITIALIZE, desk.buyer, {"orderId": str(order_id)}, key=key)
+        refused = shop_client.post(INITIALIZE, shop_client.buyer, {"orderId": str(order_id)}, key=key)
         assert "try later" not in str(assert_problem(refused, 502, "PROVIDER_UNAVAILABLE"))
 
         gateway.line.fault = None
-        answer = desk.post(INITIALIZE, desk.buyer, {"orderId": str(order_id)}, key=key)
+        answer = shop_client.post(INITIALIZE, shop_client.buyer, {"orderId": str(order_id)}, key=key)
         assert (answer.status_code, answer.headers.get("X-Cache-Lookup")) == (200, None)
         assert gateway.calls(answer.json["data"]["reference"]) == {"POST /transaction/initialize": 1}
 
-    def test_failed_payment_gets_a_new_page(self, desk: ShopClient, gateway: TestGateway) -> None:
-        order_id = desk.unpaid()
-        page = initialize(desk, order_id)
+    def test_failed_payment_gets_a_new_page(self, shop_client: ShopClient, gateway: TestGateway) -> None:
+        order_id = shop_client.unpaid()
+        page = initialize(shop_client, order_id)
         gateway.pay(page["reference"], outcome="failed")
-        desk.post(VERIFY, desk.buyer, {"reference": page["reference"]})
+        shop_client.post(VERIFY, shop_client.buyer, {"reference": page["reference"]})
 
-        fresh = initialize(desk, order_id)
+        fresh = initialize(shop_client, order_id)
 
         assert fresh["reference"] != page["reference"]
         assert gateway.calls(fresh["reference"]) == {"POST /transaction/initialize": 1}
@@ -154,36 +159,40 @@ class TestInitialize:
         ],
     )
     def test_foreign_callback_url_is_refused(
-        self, desk: ShopClient, gateway: TestGateway, address: Any
+        self, shop_client: ShopClient, gateway: TestGateway, address: Any
     ) -> None:
-        order_id = desk.unpaid()
+        order_id = shop_client.unpaid()
         for path in (INTENT, INITIALIZE):
             body = {"orderId": str(order_id), "callbackUrl": address}
-            assert faults(desk.post(path, desk.buyer, body, key=new_key())) == ["callbackUrl"]
+            assert faults(shop_client.post(path, shop_client.buyer, body, key=new_key())) == ["callbackUrl"]
         assert gateway.line.calls == []
 
     def test_overdue_paid_or_cancelled_order_opens_no_page(
-        self, desk: ShopClient, clock: MovableClock, gateway: TestGateway
+        self, shop_client: ShopClient, clock: MovableClock, gateway: TestGateway
     ) -> None:
-        late, paid, cancelled = desk.unpaid(), desk.paid(), desk.unpaid()
-        desk.post(f"/api/orders/{cancelled}/cancel", desk.buyer)
+        late, paid, cancelled = shop_client.unpaid(), shop_client.paid(), shop_client.unpaid()
+        shop_client.post(f"/api/orders/{cancelled}/cancel", shop_client.buyer)
         clock.now = later(minutes=30)
 
         for order_id, state in ((late, "time to pay"), (paid, "paid_escrow"), (cancelled, "cancelled")):
-            answer = desk.post(INITIALIZE, desk.buyer, {"orderId": str(order_id)}, key=new_key())
+            answer = shop_client.post(
+                INITIALIZE, shop_client.buyer, {"orderId": str(order_id)}, key=new_key()
+            )
             assert state in assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["detail"]
         assert gateway.line.calls == []
 
 
 class TestVerify:
     def test_verify_applies_payment_without_webhook(
-        self, desk: ShopClient, gateway: TestGateway, database: Database
+        self, shop_client: ShopClient, gateway: TestGateway, database: Database
     ) -> None:
-        order_id = desk.unpaid()
-        page = initialize(desk, order_id)
+        order_id = shop_client.unpaid()
+        page = initialize(shop_client, order_id)
         gateway.pay(page["reference"], channel="bank_transfer")
 
-        answers = [desk.post(VERIFY, desk.buyer, {"reference": page["reference"]}) for _ in range(3)]
+        answers = [
+            shop_client.post(VERIFY, shop_client.buyer, {"reference": page["reference"]}) for _ in range(3)
+        ]
 
         for answer in answers:
             payment = answer.json["data"]
@@ -193,24 +202,28 @@ class TestVerify:
                 (str(order_id), "paid_escrow")
             ]
         with database.reading() as session:
-            assert_books_are_whole(session)
-        again = desk.post(INITIALIZE, desk.buyer, {"reference": page["reference"]}, key=new_key())
+            assert_ledger_is_consistent(session)
+        again = shop_client.post(
+            INITIALIZE, shop_client.buyer, {"reference": page["reference"]}, key=new_key()
+        )
         assert_problem(again, 409, "CONCURRENCY_CONFLICT")
 
-    def test_verify_of_unpaid_page_is_pending(self, desk: ShopClient, database: Database) -> None:
-        order_id = desk.unpaid()
-        page = initialize(desk, order_id)
+    def test_verify_of_unpaid_page_is_pending(self, shop_client: ShopClient, database: Database) -> None:
+        order_id = shop_client.unpaid()
+        page = initialize(shop_client, order_id)
 
-        payment = desk.post(VERIFY, desk.buyer, {"reference": page["reference"]}).json["data"]
+        payment = shop_client.post(VERIFY, shop_client.buyer, {"reference": page["reference"]}).json["data"]
 
         assert (payment["status"], payment["paidAt"]) == ("pending", None)
         assert status(database, order_id) == "pending_payment"
 
-    def test_verify_of_payment_without_page_stays_initialized(self, desk: ShopClient) -> None:
-        order_id = desk.unpaid()
-        intent = desk.post(INTENT, desk.buyer, {"orderId": str(order_id)}, key=new_key()).json["data"]
+    def test_verify_of_payment_without_page_stays_initialized(self, shop_client: ShopClient) -> None:
+        order_id = shop_client.unpaid()
+        intent = shop_client.post(INTENT, shop_client.buyer, {"orderId": str(order_id)}, key=new_key()).json[
+            "data"
+        ]
 
-        payment = desk.post(VERIFY, desk.buyer, {"reference": intent["reference"]}).json["data"]
+        payment = shop_client.post(VERIFY, shop_client.buyer, {"reference": intent["reference"]}).json["data"]
 
         assert payment["status"] == "initialized"
 
@@ -220,31 +233,36 @@ class TestVerify:
         ids=repr,
     )
     def test_verify_quarantines_mismatched_charge_and_keeps_the_order(
-        self, desk: ShopClient, gateway: TestGateway, database: Database, paid: dict[str, Any], reason: str
+        self,
+        shop_client: ShopClient,
+        gateway: TestGateway,
+        database: Database,
+        paid: dict[str, Any],
+        reason: str,
     ) -> None:
-        order_id = desk.unpaid()
-        page = initialize(desk, order_id)
+        order_id = shop_client.unpaid()
+        page = initialize(shop_client, order_id)
         charge = gateway.pay(page["reference"], **paid)
 
-        payment = desk.post(VERIFY, desk.buyer, {"reference": page["reference"]}).json["data"]
+        payment = shop_client.post(VERIFY, shop_client.buyer, {"reference": page["reference"]}).json["data"]
 
         assert payment["status"] == "quarantined"
         assert status(database, order_id) == "pending_payment"
         with database.reading() as session:
             held = row_of(session, "quarantined_charges", gateway_charge_id=str(charge["id"]))
             assert held["reason"] == reason
-            assert_books_are_whole(session)
-        again = desk.post(INITIALIZE, desk.buyer, {"orderId": str(order_id)}, key=new_key())
+            assert_ledger_is_consistent(session)
+        again = shop_client.post(INITIALIZE, shop_client.buyer, {"orderId": str(order_id)}, key=new_key())
         assert "under review" in assert_problem(again, 409, "CONCURRENCY_CONFLICT")["detail"]
 
     @pytest.mark.parametrize("fault", ["refuse", "lose", "garble"])
     def test_verify_reports_unavailable_gateway(
-        self, desk: ShopClient, gateway: TestGateway, fault: str
+        self, shop_client: ShopClient, gateway: TestGateway, fault: str
     ) -> None:
-        page = initialize(desk, desk.unpaid())
+        page = initialize(shop_client, shop_client.unpaid())
         gateway.line.fault = fault
 
-        answer = desk.post(VERIFY, desk.buyer, {"reference": page["reference"]})
+        answer = shop_client.post(VERIFY, shop_client.buyer, {"reference": page["reference"]})
 
         assert_problem(answer, 502, "PROVIDER_UNAVAILABLE")
 
@@ -252,28 +270,30 @@ class TestVerify:
         "reference",
         ["", "x", UNKNOWN_REFERENCE.upper(), f"{UNKNOWN_REFERENCE}\n", None, 7, f"{UNKNOWN_REFERENCE}/../.."],
     )
-    def test_malformed_reference_is_refused(self, desk: ShopClient, reference: Any) -> None:
-        assert faults(desk.post(VERIFY, desk.buyer, {"reference": reference})) == ["reference"]
+    def test_malformed_reference_is_refused(self, shop_client: ShopClient, reference: Any) -> None:
+        assert faults(shop_client.post(VERIFY, shop_client.buyer, {"reference": reference})) == ["reference"]
         body = {"reference": reference}
-        assert faults(desk.post(INITIALIZE, desk.buyer, body, key=new_key())) == ["reference"]
+        assert faults(shop_client.post(INITIALIZE, shop_client.buyer, body, key=new_key())) == ["reference"]
 
 
 class TestAccess:
     @pytest.mark.parametrize("path", [INTENT, INITIALIZE, VERIFY])
-    def test_payment_endpoints_require_a_token(self, desk: ShopClient, path: str) -> None:
-        assert_problem(desk.client.post(path, json={}), 401, "AUTH_UNAUTHORIZED")
+    def test_payment_endpoints_require_a_token(self, shop_client: ShopClient, path: str) -> None:
+        assert_problem(shop_client.client.post(path, json={}), 401, "AUTH_UNAUTHORIZED")
 
     @pytest.mark.parametrize("path", [INTENT, INITIALIZE])
-    def test_idempotency_key_is_required(self, desk: ShopClient, path: str) -> None:
-        answer = desk.post(path, desk.buyer, {"orderId": str(uuid4())})
+    def test_idempotency_key_is_required(self, shop_client: ShopClient, path: str) -> None:
+        answer = shop_client.post(path, shop_client.buyer, {"orderId": str(uuid4())})
         assert faults(answer) == ["Idempotency-Key"]
 
-    def test_payment_of_another_buyer_is_not_found(self, desk: ShopClient, gateway: TestGateway) -> None:
-        order_id = desk.unpaid()
-        reference = initialize(desk, order_id)["reference"]
+    def test_payment_of_another_buyer_is_not_found(
+        self, shop_client: ShopClient, gateway: TestGateway
+    ) -> None:
+        order_id = shop_client.unpaid()
+        reference = initialize(shop_client, order_id)["reference"]
         gateway.line.calls.clear()
 
-        for headers in (desk.stranger, desk.vendor, desk.officer("finance")):
+        for headers in (shop_client.stranger, shop_client.vendor, shop_client.officer("finance")):
             for path, body in (
                 (INTENT, {"orderId": str(order_id)}),
                 (INITIALIZE, {"orderId": str(order_id)}),
@@ -282,6 +302,6 @@ class TestAccess:
                 (VERIFY, {"reference": reference}),
                 (VERIFY, {"reference": UNKNOWN_REFERENCE}),
             ):
-                answer = desk.post(path, headers, body, key=new_key())
+                answer = shop_client.post(path, headers, body, key=new_key())
                 assert_problem(answer, 404, "RESOURCE_NOT_FOUND")
         assert gateway.line.calls == []

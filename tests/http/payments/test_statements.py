@@ -30,15 +30,17 @@ COLUMNS = [
 ]
 
 
-def make_released_order(desk: ShopClient) -> UUID:
-    order_id = desk.shipped()
-    answer = desk.post(f"/api/orders/{order_id}/verify-code", desk.vendor, {"pin": pin_of(order_id)})
+def make_released_order(shop_client: ShopClient) -> UUID:
+    order_id = shop_client.shipped()
+    answer = shop_client.post(
+        f"/api/orders/{order_id}/verify-code", shop_client.vendor, {"pin": pin_of(order_id)}
+    )
     assert answer.status_code == 200
     return order_id
 
 
-def credit(desk: ShopClient, minor: int, *, description: str = "A gift", minutes: float = 0) -> None:
-    with desk.database.transaction() as session:
+def credit(shop_client: ShopClient, minor: int, *, description: str = "A gift", minutes: float = 0) -> None:
+    with shop_client.database.transaction() as session:
         post_transaction(
             session,
             kind="gift",
@@ -46,25 +48,27 @@ def credit(desk: ShopClient, minor: int, *, description: str = "A gift", minutes
             description=description,
             postings=[
                 Posting(accounts.GATEWAY_CLEARING, "debit", minor),
-                Posting(accounts.wallet(desk.shop.buyer.id), "credit", minor),
+                Posting(accounts.wallet(shop_client.shop.buyer.id), "credit", minor),
             ],
             now=later(minutes=minutes),
         )
 
 
-def as_csv(desk: ShopClient, **query: Any) -> list[list[str]]:
-    answer = desk.client.get(TRANSACTIONS, headers={**desk.buyer, "Accept": "text/csv"}, query_string=query)
+def as_csv(shop_client: ShopClient, **query: Any) -> list[list[str]]:
+    answer = shop_client.client.get(
+        TRANSACTIONS, headers={**shop_client.buyer, "Accept": "text/csv"}, query_string=query
+    )
     assert answer.status_code == 200
     assert answer.content_type == "text/csv; charset=utf-8"
     assert "attachment" in answer.headers["Content-Disposition"]
     return list(csv.reader(io.StringIO(answer.text)))
 
 
-def test_buyer_and_vendor_each_see_own_entries_of_purchase(desk: ShopClient) -> None:
-    order_id = make_released_order(desk)
+def test_buyer_and_vendor_each_see_own_entries_of_purchase(shop_client: ShopClient) -> None:
+    order_id = make_released_order(shop_client)
 
-    bought = desk.get(TRANSACTIONS, desk.buyer).json["data"]
-    sold = desk.get(TRANSACTIONS, desk.vendor).json["data"]
+    bought = shop_client.get(TRANSACTIONS, shop_client.buyer).json["data"]
+    sold = shop_client.get(TRANSACTIONS, shop_client.vendor).json["data"]
 
     assert [(entry["direction"], entry["orderId"]) for entry in bought] == [
         ("debit", str(order_id)),
@@ -73,31 +77,33 @@ def test_buyer_and_vendor_each_see_own_entries_of_purchase(desk: ShopClient) -> 
     [entry] = sold
     assert list(entry) == COLUMNS
     assert (entry["kind"], entry["direction"], entry["orderId"]) == ("release", "credit", str(order_id))
-    assert entry["account"] == f"vendor_payable:{desk.shop.store_id}"
+    assert entry["account"] == f"vendor_payable:{shop_client.shop.store_id}"
     assert entry["balanceAfterMinor"] == entry["amountMinor"]
-    assert desk.get(TRANSACTIONS, desk.stranger).json["data"] == []
-    assert desk.get(TRANSACTIONS, desk.officer("finance")).json["data"] == []
+    assert shop_client.get(TRANSACTIONS, shop_client.stranger).json["data"] == []
+    assert shop_client.get(TRANSACTIONS, shop_client.officer("finance")).json["data"] == []
 
 
-def test_statement_is_paginated_and_filtered(desk: ShopClient) -> None:
+def test_statement_is_paginated_and_filtered(shop_client: ShopClient) -> None:
     for minute in range(5):
-        credit(desk, minute + 1, minutes=minute)
+        credit(shop_client, minute + 1, minutes=minute)
 
-    first = desk.get(TRANSACTIONS, desk.buyer, limit=2, kind="gift")
+    first = shop_client.get(TRANSACTIONS, shop_client.buyer, limit=2, kind="gift")
     cursor = first.json["meta"]["next_cursor"]
-    second = desk.get(TRANSACTIONS, desk.buyer, limit=2, kind="gift", cursor=cursor)
+    second = shop_client.get(TRANSACTIONS, shop_client.buyer, limit=2, kind="gift", cursor=cursor)
     assert [entry["amountMinor"] for entry in first.json["data"] + second.json["data"]] == [5, 4, 3, 2]
 
     period = {"from": later(minutes=1).isoformat(), "to": later(minutes=3).isoformat()}
-    within = desk.get(TRANSACTIONS, desk.buyer, **period).json["data"]
+    within = shop_client.get(TRANSACTIONS, shop_client.buyer, **period).json["data"]
     assert [entry["amountMinor"] for entry in within] == [3, 2]
-    assert desk.get(TRANSACTIONS, desk.buyer, kind="release").json["data"] == []
-    by_time = desk.get(TRANSACTIONS, desk.buyer, limit=1, **period).json
-    rest = desk.get(TRANSACTIONS, desk.buyer, limit=1, cursor=by_time["meta"]["next_cursor"], **period).json
+    assert shop_client.get(TRANSACTIONS, shop_client.buyer, kind="release").json["data"] == []
+    by_time = shop_client.get(TRANSACTIONS, shop_client.buyer, limit=1, **period).json
+    rest = shop_client.get(
+        TRANSACTIONS, shop_client.buyer, limit=1, cursor=by_time["meta"]["next_cursor"], **period
+    ).json
     assert by_time["data"] + rest["data"] == within
     assert rest["meta"]["has_more"] is False
-    assert faults(desk.get(TRANSACTIONS, desk.buyer, cursor=cursor)) == ["cursor"]
-    assert faults(desk.get(TRANSACTIONS, desk.vendor, cursor=cursor, kind="gift")) == ["cursor"]
+    assert faults(shop_client.get(TRANSACTIONS, shop_client.buyer, cursor=cursor)) == ["cursor"]
+    assert faults(shop_client.get(TRANSACTIONS, shop_client.vendor, cursor=cursor, kind="gift")) == ["cursor"]
 
 
 @pytest.mark.parametrize(
@@ -117,16 +123,18 @@ def test_statement_is_paginated_and_filtered(desk: ShopClient) -> None:
     ],
     ids=repr,
 )
-def test_invalid_parameters_are_reported(desk: ShopClient, query: dict[str, str], named: list[str]) -> None:
-    assert faults(desk.get(TRANSACTIONS, desk.buyer, **query)) == named
+def test_invalid_parameters_are_reported(
+    shop_client: ShopClient, query: dict[str, str], named: list[str]
+) -> None:
+    assert faults(shop_client.get(TRANSACTIONS, shop_client.buyer, **query)) == named
 
 
-def test_statement_filters_by_order_and_direction(desk: ShopClient) -> None:
-    order_id = str(make_released_order(desk))
-    credit(desk, 5)
+def test_statement_filters_by_order_and_direction(shop_client: ShopClient) -> None:
+    order_id = str(make_released_order(shop_client))
+    credit(shop_client, 5)
 
     def found(**query: str) -> list[tuple[str, str | None]]:
-        entries = desk.get(TRANSACTIONS, desk.buyer, **query).json["data"]
+        entries = shop_client.get(TRANSACTIONS, shop_client.buyer, **query).json["data"]
         return [(entry["direction"], entry["orderId"]) for entry in entries]
 
     assert found(orderId=order_id) == found(direction="debit") == [("debit", order_id)]
@@ -135,16 +143,16 @@ def test_statement_filters_by_order_and_direction(desk: ShopClient) -> None:
     assert found(orderId=str(uuid4())) == []
 
 
-def test_statement_requires_a_token(desk: ShopClient) -> None:
-    assert_problem(desk.client.get(TRANSACTIONS), 401, "AUTH_UNAUTHORIZED")
+def test_statement_requires_a_token(shop_client: ShopClient) -> None:
+    assert_problem(shop_client.client.get(TRANSACTIONS), 401, "AUTH_UNAUTHORIZED")
 
 
 class TestCsv:
-    def test_statement_csv_has_the_rows_of_the_json(self, desk: ShopClient) -> None:
-        order_id = make_released_order(desk)
-        shown = desk.get(TRANSACTIONS, desk.buyer).json["data"]
+    def test_statement_csv_has_the_rows_of_the_json(self, shop_client: ShopClient) -> None:
+        order_id = make_released_order(shop_client)
+        shown = shop_client.get(TRANSACTIONS, shop_client.buyer).json["data"]
 
-        head, *rows = as_csv(desk)
+        head, *rows = as_csv(shop_client)
 
         assert head == COLUMNS
         for row, entry in zip(rows, shown, strict=True):
@@ -153,13 +161,13 @@ class TestCsv:
             assert datetime.fromisoformat(at) == datetime.fromisoformat(entry["createdAt"]) == NOW
         assert rows[0][COLUMNS.index("orderId")] == str(order_id)
 
-    def test_statement_csv_applies_filters_and_ignores_pagination(self, desk: ShopClient) -> None:
+    def test_statement_csv_applies_filters_and_ignores_pagination(self, shop_client: ShopClient) -> None:
         for minute in range(25):
-            credit(desk, minute + 1, minutes=minute)
+            credit(shop_client, minute + 1, minutes=minute)
 
-        assert len(as_csv(desk)) == 26
-        assert len(as_csv(desk, limit=1)) == 26
-        assert len(as_csv(desk, to=later(minutes=3).isoformat())) == 4
+        assert len(as_csv(shop_client)) == 26
+        assert len(as_csv(shop_client, limit=1)) == 26
+        assert len(as_csv(shop_client, to=later(minutes=3).isoformat())) == 4
 
     @pytest.mark.parametrize(
         ("description", "cell"),
@@ -175,9 +183,11 @@ class TestCsv:
         ],
         ids=repr,
     )
-    def test_csv_formula_cells_are_escaped(self, desk: ShopClient, description: str, cell: str) -> None:
-        credit(desk, 5, description=description)
-        answer = desk.client.get(TRANSACTIONS, headers={**desk.buyer, "Accept": "text/csv"})
+    def test_csv_formula_cells_are_escaped(
+        self, shop_client: ShopClient, description: str, cell: str
+    ) -> None:
+        credit(shop_client, 5, description=description)
+        answer = shop_client.client.get(TRANSACTIONS, headers={**shop_client.buyer, "Accept": "text/csv"})
 
         [_, row] = csv.reader(io.StringIO(answer.text, newline=""))
 
@@ -195,37 +205,39 @@ class TestCsv:
             ("", "application/json"),
         ],
     )
-    def test_statement_csv_is_negotiated(self, desk: ShopClient, accept: str, kind: str) -> None:
-        answer = desk.client.get(TRANSACTIONS, headers={**desk.buyer, "Accept": accept})
+    def test_statement_csv_is_negotiated(self, shop_client: ShopClient, accept: str, kind: str) -> None:
+        answer = shop_client.client.get(TRANSACTIONS, headers={**shop_client.buyer, "Accept": accept})
 
         assert answer.mimetype == kind
 
-    def test_statement_csv_may_be_requested_by_query(self, desk: ShopClient) -> None:
-        credit(desk, 5)
-        both = {**desk.buyer, "Accept": "text/csv"}
+    def test_statement_csv_may_be_requested_by_query(self, shop_client: ShopClient) -> None:
+        credit(shop_client, 5)
+        both = {**shop_client.buyer, "Accept": "text/csv"}
 
-        assert desk.get(TRANSACTIONS, desk.buyer, format="csv").mimetype == "text/csv"
-        assert desk.get(TRANSACTIONS, both, format="json").mimetype == "application/json"
+        assert shop_client.get(TRANSACTIONS, shop_client.buyer, format="csv").mimetype == "text/csv"
+        assert shop_client.get(TRANSACTIONS, both, format="json").mimetype == "application/json"
 
-    def test_statement_csv_has_a_row_limit(self, desk: ShopClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_statement_csv_has_a_row_limit(
+        self, shop_client: ShopClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(routes, "MAX_CSV_ROWS", 3)
         for minor in range(1, 6):
-            credit(desk, minor)
+            credit(shop_client, minor)
 
-        assert [row[COLUMNS.index("amountMinor")] for row in as_csv(desk)[1:]] == ["5", "4", "3"]
-        assert desk.get(TRANSACTIONS, desk.buyer, format="csv").headers["X-Truncated"] == "true"
+        assert [row[COLUMNS.index("amountMinor")] for row in as_csv(shop_client)[1:]] == ["5", "4", "3"]
+        assert shop_client.get(TRANSACTIONS, shop_client.buyer, format="csv").headers["X-Truncated"] == "true"
         monkeypatch.setattr(routes, "MAX_CSV_ROWS", 5)
-        assert "X-Truncated" not in desk.get(TRANSACTIONS, desk.buyer, format="csv").headers
+        assert "X-Truncated" not in shop_client.get(TRANSACTIONS, shop_client.buyer, format="csv").headers
 
     def test_statement_csv_is_read_in_batches(
-        self, desk: ShopClient, monkeypatch: pytest.MonkeyPatch
+        self, shop_client: ShopClient, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(queries, "EXPORT_BATCH_SIZE", 2)
         for minute in range(7):
-            credit(desk, minute + 1, minutes=minute)
+            credit(shop_client, minute + 1, minutes=minute)
 
         def minors(**query: str) -> list[str]:
-            return [row[COLUMNS.index("amountMinor")] for row in as_csv(desk, **query)[1:]]
+            return [row[COLUMNS.index("amountMinor")] for row in as_csv(shop_client, **query)[1:]]
 
         assert minors() == minors(kind="gift") == ["7", "6", "5", "4", "3", "2", "1"]
         assert minors(to=later(minutes=5).isoformat()) == ["5", "4", "3", "2", "1"]

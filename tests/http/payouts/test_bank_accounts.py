@@ -21,11 +21,11 @@ pytestmark = pytest.mark.usefixtures("forgotten_banks")
 
 class TestBankAccount:
     def test_new_account_has_the_holder_name_and_recipient_code_of_the_gateway(
-        self, desk: ShopClient, gateway: TestGateway
+        self, shop_client: ShopClient, gateway: TestGateway
     ) -> None:
-        data = changed(desk, {"bankAccount": GTB})
+        data = changed(shop_client, {"bankAccount": GTB})
 
-        [row] = accounts_of(desk, desk.shop.vendor.id)
+        [row] = accounts_of(shop_client, shop_client.shop.vendor.id)
         assert data["bankAccount"] == {
             "id": str(row["id"]),
             "bankCode": "058",
@@ -44,14 +44,14 @@ class TestBankAccount:
         assert recipient["details"]["account_name"] == row["account_name"]
 
     def test_account_number_is_plain_neither_in_a_dump_nor_in_logs(
-        self, desk: ShopClient, database_url: str, capfd: pytest.CaptureFixture[str]
+        self, shop_client: ShopClient, database_url: str, capfd: pytest.CaptureFixture[str]
     ) -> None:
         number, unknown = "7719203344", "0007719203"
-        changed(desk, {"bankAccount": GTB | {"accountNumber": number}})
-        answer = desk.client.put(OWN, json=GTB | {"accountNumber": number}, headers=desk.buyer)
+        changed(shop_client, {"bankAccount": GTB | {"accountNumber": number}})
+        answer = shop_client.client.put(OWN, json=GTB | {"accountNumber": number}, headers=shop_client.buyer)
         assert answer.status_code == 200
-        assert put(desk, {"bankAccount": GTB | {"accountNumber": unknown}}).status_code == 422
-        [row] = accounts_of(desk, desk.shop.vendor.id)
+        assert put(shop_client, {"bankAccount": GTB | {"accountNumber": unknown}}).status_code == 422
+        [row] = accounts_of(shop_client, shop_client.shop.vendor.id)
         assert row["account_number"] == number
 
         dump = dump_data(database_url)
@@ -61,40 +61,42 @@ class TestBankAccount:
         assert "request served" in printed
         assert not [text for text in (number, unknown) if text in printed]
 
-    def test_account_change_holds_payouts_for_a_day(self, desk: ShopClient, clock: MovableClock) -> None:
-        [hold] = changed(desk, {"bankAccount": GTB})["payoutHolds"]
+    def test_account_change_holds_payouts_for_a_day(
+        self, shop_client: ShopClient, clock: MovableClock
+    ) -> None:
+        [hold] = changed(shop_client, {"bankAccount": GTB})["payoutHolds"]
         assert (hold["reason"], hold["until"]) == ("bank_account_changed", wire(later(hours=24)))
 
         clock.now = later(hours=24) - timedelta(microseconds=1)
-        assert shown(desk, desk.vendor)["payoutHolds"] == [hold]
+        assert shown(shop_client, shop_client.vendor)["payoutHolds"] == [hold]
         clock.now = later(hours=24)
-        data = shown(desk, desk.vendor)
+        data = shown(shop_client, shop_client.vendor)
         assert (data["payoutHolds"], data["bankAccount"]["heldUntil"]) == ([], None)
 
     def test_replaced_account_is_kept_and_same_account_changes_nothing(
-        self, desk: ShopClient, clock: MovableClock
+        self, shop_client: ShopClient, clock: MovableClock
     ) -> None:
-        vendor = desk.shop.vendor.id
-        changed(desk, {"bankAccount": GTB})
+        vendor = shop_client.shop.vendor.id
+        changed(shop_client, {"bankAccount": GTB})
         clock.now = later(hours=30)
-        again = changed(desk, {"bankAccount": GTB})
+        again = changed(shop_client, {"bankAccount": GTB})
         assert (again["revision"], again["payoutHolds"]) == (2, [])
-        assert len(notifications_of(desk.database, vendor)) == 1
+        assert len(notifications_of(shop_client.database, vendor)) == 1
 
         clock.now = later(hours=31)
-        changed(desk, {"bankAccount": ZENITH})
+        changed(shop_client, {"bankAccount": ZENITH})
         clock.now = later(hours=32)
-        back = changed(desk, {"bankAccount": GTB})
+        back = changed(shop_client, {"bankAccount": GTB})
         assert [hold["until"] for hold in back["payoutHolds"]] == [wire(later(hours=56))]
 
-        rows = accounts_of(desk, vendor)
+        rows = accounts_of(shop_client, vendor)
         assert [(row["account_number"], row["created_at"], row["replaced_at"]) for row in rows] == [
             (GTB["accountNumber"], NOW, later(hours=31)),
             (ZENITH["accountNumber"], later(hours=31), later(hours=32)),
             (GTB["accountNumber"], later(hours=32), None),
         ]
         assert rows[0]["recipient_code"] == rows[2]["recipient_code"] != rows[1]["recipient_code"]
-        listed = desk.get(OWN, desk.vendor).json["data"]
+        listed = shop_client.get(OWN, shop_client.vendor).json["data"]
         assert [(row["id"], row["replacedAt"]) for row in listed] == [
             (str(rows[2]["id"]), None),
             (str(rows[1]["id"]), wire(later(hours=32))),
@@ -102,23 +104,23 @@ class TestBankAccount:
         ]
 
     def test_account_change_notifies_current_and_recent_phone_numbers(
-        self, desk: ShopClient, clock: MovableClock
+        self, shop_client: ShopClient, clock: MovableClock
     ) -> None:
-        vendor = desk.shop.vendor.id
-        phone_of(desk, "+2348031234561")
+        vendor = shop_client.shop.vendor.id
+        phone_of(shop_client, "+2348031234561")
         clock.now = later(days=20)
-        phone_of(desk, "+2348031234562")
+        phone_of(shop_client, "+2348031234562")
         clock.now = later(days=45)
         # A number that is dropped and taken again is the current number, so no extra notification goes there.
         for last in (562, 563, 562, 563, 564, 563):
-            phone_of(desk, f"+2348031234{last}")
+            phone_of(shop_client, f"+2348031234{last}")
         clock.now = later(days=50, seconds=1)
-        changed(desk, {"bankAccount": GTB})
+        changed(shop_client, {"bankAccount": GTB})
 
-        notifications = notifications_of(desk.database, vendor)
+        notifications = notifications_of(shop_client.database, vendor)
         assert {row["type"] for row in notifications} == {"bank_account_changed"}
         assert {row["title"] for row in notifications} == {"Your bank account for payouts was changed"}
-        with desk.database.reading() as session:
+        with shop_client.database.reading() as session:
             sent_to = session.execute(
                 text(
                     "SELECT c.contact FROM notifications n LEFT JOIN former_contacts c"
@@ -133,27 +135,29 @@ class TestBankAccount:
             assert "2234567890" not in str(row)
             assert "10 January 2027, 09:30 UTC" in row["body"]
 
-    def test_notified_phone_numbers_are_limited_to_the_first_twenty(self, desk: ShopClient) -> None:
+    def test_notified_phone_numbers_are_limited_to_the_first_twenty(self, shop_client: ShopClient) -> None:
         for last in range(30):
-            phone_of(desk, f"+23480312345{last:02d}")
-        changed(desk, {"bankAccount": GTB})
-        with desk.database.reading() as session:
+            phone_of(shop_client, f"+23480312345{last:02d}")
+        changed(shop_client, {"bankAccount": GTB})
+        with shop_client.database.reading() as session:
             contacts = session.execute(
                 text(
                     "SELECT c.contact FROM notifications n JOIN former_contacts c ON c.id = n.former_contact_id"
                     " WHERE n.user_id = :id ORDER BY n.id"
                 ),
-                {"id": desk.shop.vendor.id},
+                {"id": shop_client.shop.vendor.id},
             )
             assert contacts.scalars().all() == [f"+23480312345{last:02d}" for last in range(20)]
 
-    def test_account_change_is_audited_without_account_numbers(self, desk: ShopClient) -> None:
-        vendor = desk.shop.vendor.id
-        changed(desk, {"bankAccount": GTB})
-        changed(desk, {"bankAccount": ZENITH})
+    def test_account_change_is_audited_without_account_numbers(self, shop_client: ShopClient) -> None:
+        vendor = shop_client.shop.vendor.id
+        changed(shop_client, {"bankAccount": GTB})
+        changed(shop_client, {"bankAccount": ZENITH})
 
-        first, second = accounts_of(desk, vendor)
-        acts = [row for row in audit_of(desk.database, vendor) if row["action"] == "payout_account.change"]
+        first, second = accounts_of(shop_client, vendor)
+        acts = [
+            row for row in audit_of(shop_client.database, vendor) if row["action"] == "payout_account.change"
+        ]
         assert [(act["before"], act["after"]) for act in acts] == [
             (None, {"accountId": str(first["id"])}),
             ({"accountId": str(first["id"])}, {"accountId": str(second["id"])}),
@@ -168,56 +172,60 @@ class TestBankAccount:
         ],
     )
     def test_unknown_bank_account_is_refused_with_every_other_change(
-        self, desk: ShopClient, account: dict[str, str], named: list[str], reason: str | None
+        self, shop_client: ShopClient, account: dict[str, str], named: list[str], reason: str | None
     ) -> None:
-        answer = put(desk, {"description": "New", "bankAccount": account})
+        answer = put(shop_client, {"description": "New", "bankAccount": account})
         assert (faults(answer), answer.json.get("reason")) == (named, reason)
         assert account["accountNumber"] not in answer.text
-        assert shown(desk)["description"] == ""
-        assert accounts_of(desk, desk.shop.vendor.id) == []
+        assert shown(shop_client)["description"] == ""
+        assert accounts_of(shop_client, shop_client.shop.vendor.id) == []
 
     @pytest.mark.parametrize("fault", ["refuse", "lose", "garble"])
     def test_unavailable_gateway_leaves_the_profile_unchanged(
-        self, desk: ShopClient, gateway: TestGateway, fault: str
+        self, shop_client: ShopClient, gateway: TestGateway, fault: str
     ) -> None:
-        assert desk.get("/api/payments/banks", desk.vendor).status_code == 200
+        assert shop_client.get("/api/payments/banks", shop_client.vendor).status_code == 200
         gateway.line.fault = fault
-        assert_problem(put(desk, {"description": "New", "bankAccount": GTB}), 502, "PROVIDER_UNAVAILABLE")
-        assert shown(desk)["description"] == ""
-        assert accounts_of(desk, desk.shop.vendor.id) == []
+        assert_problem(
+            put(shop_client, {"description": "New", "bankAccount": GTB}), 502, "PROVIDER_UNAVAILABLE"
+        )
+        assert shown(shop_client)["description"] == ""
+        assert accounts_of(shop_client, shop_client.shop.vendor.id) == []
 
     def test_account_that_the_gateway_refuses_as_recipient_is_refused(
-        self, desk: ShopClient, monkeypatch: pytest.MonkeyPatch
+        self, shop_client: ShopClient, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(HttpTransferGateway, "create_recipient", lambda *_, **__: None)
 
-        answer = put(desk, {"bankAccount": GTB})
+        answer = put(shop_client, {"bankAccount": GTB})
 
         assert faults(answer) == ["bankAccount.accountNumber"]
         assert answer.json["reason"] == "unknown-bank-account"
 
-    def test_restricted_owner_cannot_change_the_account(self, desk: ShopClient) -> None:
-        with desk.database.transaction() as session:
-            session.get_one(Profile, desk.shop.vendor.id).account_status = "restricted"
-        assert_problem(put(desk, {"bankAccount": GTB}), 403, "AUTH_FORBIDDEN")
+    def test_restricted_owner_cannot_change_the_account(self, shop_client: ShopClient) -> None:
+        with shop_client.database.transaction() as session:
+            session.get_one(Profile, shop_client.shop.vendor.id).account_status = "restricted"
+        assert_problem(put(shop_client, {"bankAccount": GTB}), 403, "AUTH_FORBIDDEN")
 
-    def test_buyer_can_set_a_bank_account_for_the_wallet(self, desk: ShopClient) -> None:
-        assert desk.get(OWN, desk.buyer).json["data"] == []
-        answer = desk.client.put(OWN, json=GTB, headers=desk.buyer)
+    def test_buyer_can_set_a_bank_account_for_the_wallet(self, shop_client: ShopClient) -> None:
+        assert shop_client.get(OWN, shop_client.buyer).json["data"] == []
+        answer = shop_client.client.put(OWN, json=GTB, headers=shop_client.buyer)
         assert answer.status_code == 200
         given = answer.json["data"]
         assert (given["accountNumber"], given["heldUntil"]) == ("******7890", wire(later(hours=24)))
-        assert desk.get(OWN, desk.buyer).json["data"] == [given]
-        assert desk.get(OWN, desk.vendor).json["data"] == []
-        assert len(notifications_of(desk.database, desk.shop.buyer.id)) == 1
+        assert shop_client.get(OWN, shop_client.buyer).json["data"] == [given]
+        assert shop_client.get(OWN, shop_client.vendor).json["data"] == []
+        assert len(notifications_of(shop_client.database, shop_client.shop.buyer.id)) == 1
 
-        wrong = desk.client.put(OWN, json=GTB | {"accountNumber": "0001234567"}, headers=desk.buyer)
+        wrong = shop_client.client.put(
+            OWN, json=GTB | {"accountNumber": "0001234567"}, headers=shop_client.buyer
+        )
         assert (faults(wrong), wrong.json["reason"]) == (["accountNumber"], "unknown-bank-account")
-        assert_problem(desk.client.put(OWN, json=GTB), 401, "AUTH_UNAUTHORIZED")
+        assert_problem(shop_client.client.put(OWN, json=GTB), 401, "AUTH_UNAUTHORIZED")
 
-    def test_concurrent_changes_leave_a_single_current_account(self, desk: ShopClient) -> None:
-        headers = desk.buyer
-        client = desk.client.application.test_client
+    def test_concurrent_changes_leave_a_single_current_account(self, shop_client: ShopClient) -> None:
+        headers = shop_client.buyer
+        client = shop_client.client.application.test_client
 
         def send(account: dict[str, str]) -> int:
             status: int = client().put(OWN, json=account, headers=headers).status_code
@@ -225,6 +233,6 @@ class TestBankAccount:
 
         with ThreadPoolExecutor(2) as pool:
             assert list(pool.map(send, (GTB, ZENITH))) == [200, 200]
-        rows = accounts_of(desk, desk.shop.buyer.id)
+        rows = accounts_of(shop_client, shop_client.shop.buyer.id)
         assert [row["replaced_at"] is None for row in rows].count(True) == 1
         assert len(rows) == 2

@@ -25,17 +25,17 @@ from tests.support.payouts import (
     OWED_MINOR,
     Payee,
     approved_batch,
-    ask,
+    credit_balance,
     make_account,
     make_payee,
-    owe,
-    owes,
+    record_vendor_debt,
+    request_payout,
 )
 from tests.support.probes import assert_problem, faults
 from tests.support.purchases import NOW, later, release, shipped_order
 from tests.support.resource_usage import counted_statements
 from tests.support.shop_client import ShopClient
-from tests.support.transfers import dispatch, hear, transfers_in
+from tests.support.transfers import dispatch, handle_transfer_report, transfers_in
 
 STATEMENT = "/api/payouts/statement"
 MONTH = {"from": "2026-11-01T00:00:00Z", "to": "2026-12-01T00:00:00Z"}
@@ -44,16 +44,16 @@ SHARE = 250_050 - 12_502 + 50_000
 
 
 @pytest.fixture
-def payee(desk: ShopClient) -> Payee:
+def payee(shop_client: ShopClient) -> Payee:
     """Create a vendor with entries before, within and after the week of the statement."""
-    made = desk.database.in_transaction(make_payee, owed_minor=0, display_name="Ṣọlá's ₦ Lights")
+    made = shop_client.database.in_transaction(make_payee, owed_minor=0, display_name="Ṣọlá's ₦ Lights")
     for days, amount in ((-40, 900_000), (-3, 400_000)):
-        desk.database.in_transaction(owe, made, amount, now=later(days=days))
-    desk.database.in_transaction(owes, made, 250_000, now=later(days=-2))
-    desk.database.in_transaction(
+        shop_client.database.in_transaction(credit_balance, made, amount, now=later(days=days))
+    shop_client.database.in_transaction(record_vendor_debt, made, 250_000, now=later(days=-2))
+    shop_client.database.in_transaction(
         withdrawals.request_payout, caller=made.user, amount_minor=600_000, now=later(days=-1)
     )
-    desk.database.in_transaction(owe, made, 100_000, now=later(days=0))
+    shop_client.database.in_transaction(credit_balance, made, 100_000, now=later(days=0))
     return made
 
 
@@ -67,8 +67,8 @@ def ledger_stays_consistent(database_url: str) -> Iterator[None]:
     database.close()
 
 
-def statement(desk: ShopClient, payee: Payee, **query: Any) -> dict[str, Any]:
-    answer = desk.get(STATEMENT, desk.bearer(payee.user.id), **query)
+def statement(shop_client: ShopClient, payee: Payee, **query: Any) -> dict[str, Any]:
+    answer = shop_client.get(STATEMENT, shop_client.bearer(payee.user.id), **query)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json["data"]
     return found
@@ -81,10 +81,12 @@ def lines(found: dict[str, Any]) -> list[tuple[str, str, str, int, int]]:
 
 class TestStatement:
     def test_statement_runs_from_opening_to_closing_balance(
-        self, desk: ShopClient, payee: Payee, clock: MovableClock
+        self, shop_client: ShopClient, payee: Payee, clock: MovableClock
     ) -> None:
         clock.now = later(hours=1)
-        found = statement(desk, payee, **{"from": "2026-11-16T00:00:00Z", "to": "2026-11-20T09:30:00Z"})
+        found = statement(
+            shop_client, payee, **{"from": "2026-11-16T00:00:00Z", "to": "2026-11-20T09:30:00Z"}
+        )
 
         assert found["vendor"] == {"id": str(payee.store_id), "displayName": "Ṣọlá's ₦ Lights"}
         assert lines(found) == [
@@ -103,7 +105,7 @@ class TestStatement:
         }
 
     def test_consecutive_periods_have_no_gap(
-        self, desk: ShopClient, payee: Payee, clock: MovableClock
+        self, shop_client: ShopClient, payee: Payee, clock: MovableClock
     ) -> None:
         clock.now = later(hours=1)
         edges = [
@@ -112,49 +114,51 @@ class TestStatement:
             "2026-11-18T09:30:00Z",
             "2026-11-20T10:00:00Z",
         ]
-        parts = [statement(desk, payee, **{"from": starts, "to": ends}) for starts, ends in pairwise(edges)]
+        parts = [
+            statement(shop_client, payee, **{"from": starts, "to": ends}) for starts, ends in pairwise(edges)
+        ]
         assert parts[0]["openingBalanceMinor"] == 0
         for before, after in pairwise(parts):
             assert before["closingBalanceMinor"] == after["openingBalanceMinor"]
         assert parts[-1]["closingBalanceMinor"] == 550_000
-        whole = statement(desk, payee, **{"from": edges[0], "to": edges[-1]})
+        whole = statement(shop_client, payee, **{"from": edges[0], "to": edges[-1]})
         assert [entry for part in parts for entry in part["entries"]] == whole["entries"]
 
     def test_default_period_starts_with_the_month_of_the_end(
-        self, desk: ShopClient, payee: Payee, clock: MovableClock
+        self, shop_client: ShopClient, payee: Payee, clock: MovableClock
     ) -> None:
-        found = statement(desk, payee)
+        found = statement(shop_client, payee)
         assert (found["from"], found["to"]) == ("2026-11-01T00:00:00Z", "2026-11-20T09:30:00Z")
         # A period ends at the present time at the latest and excludes postings at the end.
-        assert statement(desk, payee, **MONTH) == found
+        assert statement(shop_client, payee, **MONTH) == found
         assert found["openingBalanceMinor"] == 900_000
         assert found["closingBalanceMinor"] == 450_000
 
-        october = statement(desk, payee, to="2026-11-01T00:00:00Z")
+        october = statement(shop_client, payee, to="2026-11-01T00:00:00Z")
         assert (october["from"], october["to"]) == ("2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z")
         assert october["closingBalanceMinor"] == 900_000
 
-    def test_entries_name_the_order(self, desk: ShopClient, clock: MovableClock) -> None:
-        order_id = desk.database.in_transaction(shipped_order, desk.shop)
-        desk.database.in_transaction(release, desk.shop, order_id)
+    def test_entries_name_the_order(self, shop_client: ShopClient, clock: MovableClock) -> None:
+        order_id = shop_client.database.in_transaction(shipped_order, shop_client.shop)
+        shop_client.database.in_transaction(release, shop_client.shop, order_id)
         clock.now = later(minutes=1)
-        payee = Payee(desk.shop.vendor, desk.shop.store_id, order_id)
-        [entry] = statement(desk, payee)["entries"]
+        payee = Payee(shop_client.shop.vendor, shop_client.shop.store_id, order_id)
+        [entry] = statement(shop_client, payee)["entries"]
         assert (entry["orderId"], entry["amountMinor"]) == (str(order_id), SHARE)
         assert entry["orderNumber"] in entry["description"]
 
-    def test_store_without_entries_has_an_empty_statement(self, desk: ShopClient) -> None:
-        payee = Payee(desk.shop.vendor, desk.shop.store_id, desk.shop.store_id)
-        found = statement(desk, payee)
+    def test_store_without_entries_has_an_empty_statement(self, shop_client: ShopClient) -> None:
+        payee = Payee(shop_client.shop.vendor, shop_client.shop.store_id, shop_client.shop.store_id)
+        found = statement(shop_client, payee)
         assert (found["entries"], found["openingBalanceMinor"], found["closingBalanceMinor"]) == ([], 0, 0)
-        assert desk.get(STATEMENT, desk.vendor, format="pdf").status_code == 200
+        assert shop_client.get(STATEMENT, shop_client.vendor, format="pdf").status_code == 200
 
-    def test_negative_balance_is_shown_as_a_debt(self, desk: ShopClient, clock: MovableClock) -> None:
-        payee = desk.database.in_transaction(make_payee, owed_minor=0)
-        desk.database.in_transaction(owes, payee, 70_000)
+    def test_negative_balance_is_shown_as_a_debt(self, shop_client: ShopClient, clock: MovableClock) -> None:
+        payee = shop_client.database.in_transaction(make_payee, owed_minor=0)
+        shop_client.database.in_transaction(record_vendor_debt, payee, 70_000)
         clock.now = later(minutes=1)
-        assert statement(desk, payee)["closingBalanceMinor"] == -70_000
-        pdf = desk.get(STATEMENT, desk.bearer(payee.user.id), format="pdf")
+        assert statement(shop_client, payee)["closingBalanceMinor"] == -70_000
+        pdf = shop_client.get(STATEMENT, shop_client.bearer(payee.user.id), format="pdf")
         assert "-NGN 700.00" in text_of(pdf.data)
         assert "is a debt to the marketplace" in text_of(pdf.data)
 
@@ -169,60 +173,65 @@ class TestStatement:
         ],
     )
     def test_invalid_query_parameter_is_refused(
-        self, desk: ShopClient, query: dict[str, str], named: str
+        self, shop_client: ShopClient, query: dict[str, str], named: str
     ) -> None:
-        assert list(faults(desk.get(STATEMENT, desk.vendor, **query))) == [named]
+        assert list(faults(shop_client.get(STATEMENT, shop_client.vendor, **query))) == [named]
 
-    def test_period_of_366_days_is_accepted(self, desk: ShopClient) -> None:
-        assert desk.get(STATEMENT, desk.vendor, **{"from": "2025-11-19T09:30:00Z"}).status_code == 200
+    def test_period_of_366_days_is_accepted(self, shop_client: ShopClient) -> None:
+        assert (
+            shop_client.get(STATEMENT, shop_client.vendor, **{"from": "2025-11-19T09:30:00Z"}).status_code
+            == 200
+        )
 
     def test_statement_is_visible_to_the_vendor_and_finance_only(
-        self, desk: ShopClient, payee: Payee
+        self, shop_client: ShopClient, payee: Payee
     ) -> None:
         own = {"vendorId": str(payee.store_id)}
-        assert desk.get(STATEMENT, desk.officer("finance"), **own).json["data"] == statement(desk, payee)
-        assert_problem(desk.get(STATEMENT, desk.vendor, **own), 404, "RESOURCE_NOT_FOUND")
-        for headers in (desk.officer("support"), desk.buyer):
-            assert_problem(desk.get(STATEMENT, headers, **own), 403, "AUTH_FORBIDDEN")
-        assert list(faults(desk.get(STATEMENT, desk.officer("finance")))) == ["vendorId"]
-        assert_problem(desk.client.get(STATEMENT), 401, "AUTH_UNAUTHORIZED")
+        assert shop_client.get(STATEMENT, shop_client.officer("finance"), **own).json["data"] == statement(
+            shop_client, payee
+        )
+        assert_problem(shop_client.get(STATEMENT, shop_client.vendor, **own), 404, "RESOURCE_NOT_FOUND")
+        for headers in (shop_client.officer("support"), shop_client.buyer):
+            assert_problem(shop_client.get(STATEMENT, headers, **own), 403, "AUTH_FORBIDDEN")
+        assert list(faults(shop_client.get(STATEMENT, shop_client.officer("finance")))) == ["vendorId"]
+        assert_problem(shop_client.client.get(STATEMENT), 401, "AUTH_UNAUTHORIZED")
 
     def test_statement_above_the_row_limit_is_refused_not_truncated(
-        self, desk: ShopClient, payee: Payee, monkeypatch: pytest.MonkeyPatch
+        self, shop_client: ShopClient, payee: Payee, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(statements, "PAGED_ROWS_LIMIT", 5)
-        assert len(statement(desk, payee)["entries"]) == 5
+        assert len(statement(shop_client, payee)["entries"]) == 5
         monkeypatch.setattr(statements, "PAGED_ROWS_LIMIT", 4)
-        own = desk.bearer(payee.user.id)
+        own = shop_client.bearer(payee.user.id)
         for form in ("json", "pdf"):
-            refused = desk.get(STATEMENT, own, format=form)
+            refused = shop_client.get(STATEMENT, own, format=form)
             assert list(faults(refused)) == ["to"]
             assert refused.json["detail"].endswith("Choose a shorter period or the CSV format.")
-        assert desk.get(STATEMENT, own, format="csv").status_code == 200
+        assert shop_client.get(STATEMENT, own, format="csv").status_code == 200
         monkeypatch.setattr(statements, "FILE_ROWS_LIMIT", 4)
-        refused = desk.get(STATEMENT, own, format="csv")
+        refused = shop_client.get(STATEMENT, own, format="csv")
         assert list(faults(refused)) == ["to"]
         assert refused.json["detail"].endswith("Choose a shorter period.")
 
     def test_statement_takes_a_constant_number_of_queries(
-        self, desk: ShopClient, payee: Payee, clock: MovableClock
+        self, shop_client: ShopClient, payee: Payee, clock: MovableClock
     ) -> None:
         counts = []
         for _round in range(2):
             clock.now += timedelta(minutes=1)
-            with counted_statements(desk.database) as seen:
-                statement(desk, payee)
+            with counted_statements(shop_client.database) as seen:
+                statement(shop_client, payee)
             counts.append(len(seen))
-            desk.database.in_transaction(owe, payee, 1_000, now=clock.now)
+            shop_client.database.in_transaction(credit_balance, payee, 1_000, now=clock.now)
         assert counts[0] == counts[1]
 
 
 class TestFiles:
     def test_csv_has_the_entries_between_opening_and_closing_balance(
-        self, desk: ShopClient, payee: Payee
+        self, shop_client: ShopClient, payee: Payee
     ) -> None:
-        own = desk.bearer(payee.user.id)
-        answer = desk.get(STATEMENT, own, format="csv")
+        own = shop_client.bearer(payee.user.id)
+        answer = shop_client.get(STATEMENT, own, format="csv")
         assert answer.content_type == "text/csv; charset=utf-8"
         assert 'filename="statement-2026-11-01-2026-11-20.csv"' in answer.headers["Content-Disposition"]
         assert "X-Truncated" not in answer.headers
@@ -237,10 +246,10 @@ class TestFiles:
         assert [
             (row["kind"], row["account"], row["direction"], int(row["amountMinor"]), int(row["balanceMinor"]))
             for row in rows
-        ] == lines(statement(desk, payee))
+        ] == lines(statement(shop_client, payee))
 
-    def test_pdf_has_period_balances_and_entries(self, desk: ShopClient, payee: Payee) -> None:
-        answer = desk.get(STATEMENT, desk.bearer(payee.user.id), format="pdf")
+    def test_pdf_has_period_balances_and_entries(self, shop_client: ShopClient, payee: Payee) -> None:
+        answer = shop_client.get(STATEMENT, shop_client.bearer(payee.user.id), format="pdf")
         assert answer.content_type == "application/pdf"
         assert 'filename="statement-2026-11-01-2026-11-20.pdf"' in answer.headers["Content-Disposition"]
 
@@ -262,9 +271,9 @@ class TestFiles:
         assert text.count("2,500.00") == 3
 
     def test_pdf_names_the_account_paid_in_the_period_not_the_current_account(
-        self, desk: ShopClient, clock: MovableClock
+        self, shop_client: ShopClient, clock: MovableClock
     ) -> None:
-        with desk.database.transaction() as session:
+        with shop_client.database.transaction() as session:
             payee = make_payee(session, owed_minor=0, account={"account_number": "1234500001"})
             _pay(session, payee, "success", days=-20)
             make_account(session, payee.user.id, account_number="1234500002", created_at=later(days=-15))
@@ -272,13 +281,13 @@ class TestFiles:
             make_account(session, payee.user.id, account_number="1234500003", created_at=later(days=-8))
             _pay(session, payee, "success", days=-5)
             make_account(session, payee.user.id, account_number="1234500004", created_at=later(days=-3))
-            owe(session, payee, OWED_MINOR, now=later(days=-2))
-            ask(session, payee, OWED_MINOR, now=later(days=-1))
+            credit_balance(session, payee, OWED_MINOR, now=later(days=-2))
+            request_payout(session, payee, OWED_MINOR, now=later(days=-1))
         clock.now = later(minutes=1)
 
         def named(first: int, end: int) -> list[str]:
             period = {"from": later(days=first).isoformat(), "to": later(days=end).isoformat()}
-            pdf = desk.get(STATEMENT, desk.bearer(payee.user.id), format="pdf", **period)
+            pdf = shop_client.get(STATEMENT, shop_client.bearer(payee.user.id), format="pdf", **period)
             assert pdf.status_code == 200, pdf.text
             return [line for line in text_of(pdf.data).splitlines() if line.startswith("Paid to")]
 
@@ -289,17 +298,17 @@ class TestFiles:
         assert named(-25, 0) == ["Paid to several accounts"]
 
     def test_pdf_counts_a_reused_account_number_as_a_single_account(
-        self, desk: ShopClient, clock: MovableClock
+        self, shop_client: ShopClient, clock: MovableClock
     ) -> None:
         number = "1234500005"
-        with desk.database.transaction() as session:
+        with shop_client.database.transaction() as session:
             payee = make_payee(session, owed_minor=0, account={"account_number": number})
             _pay(session, payee, "success", days=-5)
             make_account(session, payee.user.id, account_number=number, created_at=later(days=-4))
             _pay(session, payee, "success", days=-2)
         clock.now = later(minutes=1)
 
-        pdf = desk.get(STATEMENT, desk.bearer(payee.user.id), format="pdf")
+        pdf = shop_client.get(STATEMENT, shop_client.bearer(payee.user.id), format="pdf")
 
         assert "Paid to Guaranty Trust Bank, ******0005, NGOZI LAMPS" in text_of(pdf.data)
 
@@ -313,8 +322,8 @@ class TestFiles:
             ("text/html", "application/json; charset=utf-8"),
         ],
     )
-    def test_accept_header_selects_the_format(self, desk: ShopClient, accept: str, kind: str) -> None:
-        answer = desk.client.get(STATEMENT, headers=desk.vendor | {"Accept": accept})
+    def test_accept_header_selects_the_format(self, shop_client: ShopClient, accept: str, kind: str) -> None:
+        answer = shop_client.client.get(STATEMENT, headers=shop_client.vendor | {"Accept": accept})
         assert (answer.status_code, answer.content_type) == (200, kind)
 
     def test_long_pdf_repeats_the_heading_on_each_page(self) -> None:
@@ -367,11 +376,11 @@ class TestFiles:
 def _pay(session: Session, payee: Payee, outcome: str, *, days: int) -> None:
     """Credit a payee, dispatch the payout without the API and apply the gateway's status event."""
     now = later(days=days)
-    owe(session, payee, OWED_MINOR, now=now)
+    credit_balance(session, payee, OWED_MINOR, now=now)
     batch_id = approved_batch(session, [payee], now=now)
     dispatch(session, batch_id, now=now)
     [transfer] = transfers_in(session, batch_id)
-    hear(session, transfer, outcome, now=now)
+    handle_transfer_report(session, transfer, outcome, now=now)
 
 
 def _make_statement(

@@ -49,18 +49,18 @@ def some_event() -> bytes:
 
 
 @pytest.fixture
-def client(desk: ShopClient) -> FlaskClient:
-    return desk.client
+def client(shop_client: ShopClient) -> FlaskClient:
+    return shop_client.client
 
 
-def test_payment_event_marks_order_paid(desk: ShopClient, database: Database) -> None:
-    order_id = desk.unpaid()
-    intent = desk.post("/api/payments/intent", desk.buyer, {"orderId": str(order_id)}, key=new_key()).json[
-        "data"
-    ]
+def test_payment_event_marks_order_paid(shop_client: ShopClient, database: Database) -> None:
+    order_id = shop_client.unpaid()
+    intent = shop_client.post(
+        "/api/payments/intent", shop_client.buyer, {"orderId": str(order_id)}, key=new_key()
+    ).json["data"]
     body = event_of(charge_data(intent["reference"], intent["amountMinor"]))
 
-    answer = deliver(desk.client, body, sign(body))
+    answer = deliver(shop_client.client, body, sign(body))
 
     assert (answer.status_code, answer.data) == (200, b'{"received":true}')
     with database.reading() as session:
@@ -72,7 +72,9 @@ def test_payment_event_marks_order_paid(desk: ShopClient, database: Database) ->
             )
         ]
     inbox.process_event(database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=random.random)
-    assert desk.get(f"/api/orders/{order_id}", desk.buyer).json["data"]["status"] == "paid_escrow"
+    assert (
+        shop_client.get(f"/api/orders/{order_id}", shop_client.buyer).json["data"]["status"] == "paid_escrow"
+    )
 
 
 @pytest.mark.parametrize("body", [some_event(), b"not JSON", b"\x00\xff", json.dumps([1]).encode()])
@@ -217,11 +219,13 @@ def test_deliveries_are_not_rate_limited(paying_services: Services) -> None:
     assert {answer.status_code for answer in answers} == {200}
 
 
-def test_bearer_token_is_ignored(desk: ShopClient) -> None:
+def test_bearer_token_is_ignored(shop_client: ShopClient) -> None:
     body = some_event()
 
-    assert deliver(desk.client, body, sign(body), Authorization="Bearer nonsense").status_code == 200
-    assert_problem(deliver(desk.client, body, None, **desk.officer("finance")), 401, "AUTH_UNAUTHORIZED")
+    assert deliver(shop_client.client, body, sign(body), Authorization="Bearer nonsense").status_code == 200
+    assert_problem(
+        deliver(shop_client.client, body, None, **shop_client.officer("finance")), 401, "AUTH_UNAUTHORIZED"
+    )
 
 
 @pytest.mark.parametrize("path", [WEBHOOK, FUNCTION])

@@ -19,13 +19,13 @@ PATH = "/api/admin/webhooks"
 
 
 @pytest.fixture
-def officer(desk: ShopClient) -> dict[str, str]:
-    return staff(desk, "finance")
+def officer(shop_client: ShopClient) -> dict[str, str]:
+    return staff(shop_client, "finance")
 
 
-def staff(desk: ShopClient, role: str, aal: str = "aal2") -> dict[str, str]:
-    made = desk.database.in_transaction(make_person, role="staff", staff_role=role)
-    return desk.bearer(made.id, aal)
+def staff(shop_client: ShopClient, role: str, aal: str = "aal2") -> dict[str, str]:
+    made = shop_client.database.in_transaction(make_person, role="staff", staff_role=role)
+    return shop_client.bearer(made.id, aal)
 
 
 def problem_of(answer: TestResponse) -> tuple[int, str]:
@@ -33,41 +33,41 @@ def problem_of(answer: TestResponse) -> tuple[int, str]:
     return answer.status_code, answer.json["code"]
 
 
-def receive(desk: ShopClient, body: bytes, **values: Any) -> UUID:
+def receive(shop_client: ShopClient, body: bytes, **values: Any) -> UUID:
     given = {"provider": "gateway", "now": NOW} | values
-    return desk.database.in_transaction(webhook_inbox.receive_event, body=body, **given)
+    return shop_client.database.in_transaction(webhook_inbox.receive_event, body=body, **given)
 
 
-def dead_letter(desk: ShopClient, body: bytes, **values: Any) -> UUID:
-    inbox_id = receive(desk, body, **values)
+def dead_letter(shop_client: ShopClient, body: bytes, **values: Any) -> UUID:
+    inbox_id = receive(shop_client, body, **values)
     webhook_inbox.process_event(
-        desk.database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
+        shop_client.database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
     )
     return inbox_id
 
 
-def payment_of(desk: ShopClient, order_id: UUID) -> bytes:
-    with desk.database.transaction() as session:
-        intent = make_intent(session, desk.shop, order_id)
+def payment_of(shop_client: ShopClient, order_id: UUID) -> bytes:
+    with shop_client.database.transaction() as session:
+        intent = make_intent(session, shop_client.shop, order_id)
     return event_of(charge_data(intent.reference, intent.amount_minor, customer={"email": "ada@example.com"}))
 
 
 class TestListing:
     def test_events_are_listed_newest_first_with_counts(
-        self, desk: ShopClient, officer: dict[str, str]
+        self, shop_client: ShopClient, officer: dict[str, str]
     ) -> None:
         kind = f"greeted.{uuid4().hex}"
         inbox = [
-            receive(desk, event_of({"id": uuid4().hex}, kind), now=NOW + timedelta(seconds=number))
+            receive(shop_client, event_of({"id": uuid4().hex}, kind), now=NOW + timedelta(seconds=number))
             for number in range(5)
         ]
         for inbox_id in inbox:
             webhook_inbox.process_event(
-                desk.database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
+                shop_client.database, inbox_id=inbox_id, fee_bearer="platform", now=NOW, random=lambda: 0.5
             )
 
-        first = desk.get(PATH, officer, type=kind, limit=3).json
-        second = desk.get(PATH, officer, type=kind, limit=3, cursor=first["meta"]["next_cursor"]).json
+        first = shop_client.get(PATH, officer, type=kind, limit=3).json
+        second = shop_client.get(PATH, officer, type=kind, limit=3, cursor=first["meta"]["next_cursor"]).json
 
         assert [row["id"] for row in first["data"] + second["data"]] == [
             str(inbox_id) for inbox_id in reversed(inbox)
@@ -80,15 +80,15 @@ class TestListing:
         assert counts["ignored"] >= 5
 
     def test_events_are_filtered_by_state_error_provider_and_time(
-        self, desk: ShopClient, officer: dict[str, str]
+        self, shop_client: ShopClient, officer: dict[str, str]
     ) -> None:
-        before = desk.get(PATH, officer, limit=1).json["meta"]["counts"]
-        broken = dead_letter(desk, b"[")
-        waiting = receive(desk, event_of({"id": uuid4().hex}, "greeted"))
-        chat = receive(desk, b"{}", provider="messaging")
+        before = shop_client.get(PATH, officer, limit=1).json["meta"]["counts"]
+        broken = dead_letter(shop_client, b"[")
+        waiting = receive(shop_client, event_of({"id": uuid4().hex}, "greeted"))
+        chat = receive(shop_client, b"{}", provider="messaging")
 
         def found(**query: Any) -> set[str]:
-            answer = desk.get(PATH, officer, limit=100, **query)
+            answer = shop_client.get(PATH, officer, limit=100, **query)
             assert answer.status_code == 200, answer.json
             return {row["id"] for row in answer.json["data"]} & {str(broken), str(waiting), str(chat)}
 
@@ -98,7 +98,7 @@ class TestListing:
         assert found(state="waiting", provider="gateway") == {str(waiting)}
         assert found(provider="messaging") == {str(chat)}
         assert found(since=(NOW + timedelta(seconds=1)).isoformat()) == set()
-        after = desk.get(PATH, officer, limit=1).json["meta"]["counts"]
+        after = shop_client.get(PATH, officer, limit=1).json["meta"]["counts"]
         assert after["dead"] == before["dead"] + 1
         assert after["waiting"] == before["waiting"] + 2
 
@@ -107,41 +107,45 @@ class TestListing:
         [{"state": "lost"}, {"provider": "x"}, {"since": "yesterday"}, {"limit": 0}, {"colour": "red"}],
     )
     def test_invalid_parameters_are_refused(
-        self, desk: ShopClient, officer: dict[str, str], query: dict[str, Any]
+        self, shop_client: ShopClient, officer: dict[str, str], query: dict[str, Any]
     ) -> None:
-        assert problem_of(desk.get(PATH, officer, **query)) == (422, "VALIDATION_FAILED")
+        assert problem_of(shop_client.get(PATH, officer, **query)) == (422, "VALIDATION_FAILED")
 
-    def test_event_is_shown_without_payer_details(self, desk: ShopClient, officer: dict[str, str]) -> None:
-        body = payment_of(desk, desk.unpaid())
-        inbox_id = receive(desk, body)
+    def test_event_is_shown_without_payer_details(
+        self, shop_client: ShopClient, officer: dict[str, str]
+    ) -> None:
+        body = payment_of(shop_client, shop_client.unpaid())
+        inbox_id = receive(shop_client, body)
 
-        shown = desk.get(f"{PATH}/{inbox_id}", officer)
+        shown = shop_client.get(f"{PATH}/{inbox_id}", officer)
 
         data = shown.json["data"]
         assert (data["state"], data["bodyBytes"]) == ("waiting", len(body))
         assert data["payload"]["data"]["status"] == "success"
         assert "ada@" not in shown.text
-        assert problem_of(desk.get(f"{PATH}/{uuid4()}", officer)) == (404, "RESOURCE_NOT_FOUND")
+        assert problem_of(shop_client.get(f"{PATH}/{uuid4()}", officer)) == (404, "RESOURCE_NOT_FOUND")
 
 
 class TestReplaying:
-    def test_replay_is_applied_once_after_dry_run(self, desk: ShopClient, officer: dict[str, str]) -> None:
-        order_id = desk.unpaid()
-        inbox_id = dead_letter(desk, b"{}")
-        with desk.database.transaction() as session:
+    def test_replay_is_applied_once_after_dry_run(
+        self, shop_client: ShopClient, officer: dict[str, str]
+    ) -> None:
+        order_id = shop_client.unpaid()
+        inbox_id = dead_letter(shop_client, b"{}")
+        with shop_client.database.transaction() as session:
             session.execute(
                 text("UPDATE webhook_inbox SET body = :body WHERE id = :id"),
-                {"body": payment_of(desk, order_id), "id": inbox_id},
+                {"body": payment_of(shop_client, order_id), "id": inbox_id},
             )
         path = f"{PATH}/{inbox_id}/replay"
 
-        dry_run = desk.post(path, officer, {"dryRun": True})
+        dry_run = shop_client.post(path, officer, {"dryRun": True})
         assert (dry_run.status_code, dry_run.json["data"]["outcome"]) == (200, "processed")
-        with desk.database.reading() as session:
+        with shop_client.database.reading() as session:
             assert status_of(session, order_id) == "pending_payment"
         key = new_key()
-        answers = [desk.post(path, officer, key=key) for _ in range(2)]
-        again = desk.post(path, officer)
+        answers = [shop_client.post(path, officer, key=key) for _ in range(2)]
+        again = shop_client.post(path, officer)
 
         assert answers[0].json["data"] | {"dryRun": True, "changes": None} == dry_run.json["data"] | {
             "changes": None
@@ -158,44 +162,51 @@ class TestReplaying:
             "error": None,
             "changes": None,
         }
-        with desk.database.reading() as session:
+        with shop_client.database.reading() as session:
             assert status_of(session, order_id) == "paid_escrow"
             acts = session.execute(
                 text("SELECT actor, after ->> 'outcome' FROM audit_logs WHERE target_id = :id ORDER BY id"),
                 {"id": str(inbox_id)},
             ).all()
         assert [tuple(act) for act in acts] == [("finance", "processed"), ("finance", "unchanged")]
-        assert desk.get(f"{PATH}/{inbox_id}", officer).json["data"]["replayedAt"] is not None
+        assert shop_client.get(f"{PATH}/{inbox_id}", officer).json["data"]["replayedAt"] is not None
 
     def test_replay_of_last_dead_letter_of_type_resolves_alert(
-        self, desk: ShopClient, officer: dict[str, str]
+        self, shop_client: ShopClient, officer: dict[str, str]
     ) -> None:
         """A finance officer cannot resolve the alert by hand."""
         event_type = f"refund.{uuid4()}"
-        inbox = [dead_letter(desk, event_of({"id": number, "amount": "x"}, event_type)) for number in (1, 2)]
-        with desk.database.transaction() as session:
+        inbox = [
+            dead_letter(shop_client, event_of({"id": number, "amount": "x"}, event_type)) for number in (1, 2)
+        ]
+        with shop_client.database.transaction() as session:
             session.execute(
                 text("UPDATE webhook_inbox SET body = :body WHERE id = ANY(:ids)"),
                 {"body": event_of(refund_data("processed", "none of ours"), event_type), "ids": inbox},
             )
 
         def alert() -> dict[str, Any]:
-            with desk.database.reading() as session:
+            with shop_client.database.reading() as session:
                 [found] = alerts_about(session, f"gateway:{event_type}")
             return found
 
         by_hand = f"/api/admin/alerts/{alert()['id']}/resolve"
-        assert problem_of(desk.post(by_hand, officer, {"note": "All replayed."})) == (403, "AUTH_FORBIDDEN")
+        assert problem_of(shop_client.post(by_hand, officer, {"note": "All replayed."})) == (
+            403,
+            "AUTH_FORBIDDEN",
+        )
         for inbox_id in inbox:
             assert alert()["resolved_at"] is None
-            desk.post(f"{PATH}/{inbox_id}/replay", officer, {})
+            shop_client.post(f"{PATH}/{inbox_id}/replay", officer, {})
 
         assert alert()["resolution"] == "rule"
 
-    def test_failed_replay_stays_a_dead_letter(self, desk: ShopClient, officer: dict[str, str]) -> None:
-        inbox_id = dead_letter(desk, b"[]")
+    def test_failed_replay_stays_a_dead_letter(
+        self, shop_client: ShopClient, officer: dict[str, str]
+    ) -> None:
+        inbox_id = dead_letter(shop_client, b"[]")
 
-        answer = desk.post(f"{PATH}/{inbox_id}/replay", officer, {})
+        answer = shop_client.post(f"{PATH}/{inbox_id}/replay", officer, {})
 
         assert answer.status_code == 200
         data = answer.json["data"]
@@ -203,38 +214,41 @@ class TestReplaying:
         assert data["error"] == "the body is not an object"
 
     def test_replay_of_event_being_processed_is_refused(
-        self, desk: ShopClient, officer: dict[str, str]
+        self, shop_client: ShopClient, officer: dict[str, str]
     ) -> None:
-        inbox_id = receive(desk, b"{}")
-        with desk.database.transaction() as session:
+        inbox_id = receive(shop_client, b"{}")
+        with shop_client.database.transaction() as session:
             session.execute(text("SELECT 1 FROM webhook_inbox WHERE id = :id FOR UPDATE"), {"id": inbox_id})
             for body in ({}, {"dryRun": True}):
-                answer = desk.post(f"{PATH}/{inbox_id}/replay", officer, body)
+                answer = shop_client.post(f"{PATH}/{inbox_id}/replay", officer, body)
                 assert problem_of(answer) == (409, "CONCURRENCY_CONFLICT")
                 assert answer.headers["Retry-After"] == "2"
 
-    def test_replay_requires_finance_permission_and_second_factor(self, desk: ShopClient) -> None:
-        inbox_id = dead_letter(desk, b"[]")
+    def test_replay_requires_finance_permission_and_second_factor(self, shop_client: ShopClient) -> None:
+        inbox_id = dead_letter(shop_client, b"[]")
         path = f"{PATH}/{inbox_id}/replay"
-        for headers in (desk.buyer, desk.vendor, staff(desk, "support")):
-            assert problem_of(desk.get(PATH, headers)) == (403, "AUTH_FORBIDDEN")
-            assert problem_of(desk.get(f"{PATH}/{inbox_id}", headers)) == (403, "AUTH_FORBIDDEN")
-            assert problem_of(desk.post(path, headers)) == (403, "AUTH_FORBIDDEN")
-        headers_aal1 = staff(desk, "finance", "aal1")
-        assert desk.get(PATH, headers_aal1).status_code == 200
-        assert problem_of(desk.post(path, headers_aal1)) == (403, "AUTH_AAL2_REQUIRED")
-        assert problem_of(desk.post(path, {})) == (401, "AUTH_UNAUTHORIZED")
-        assert desk.post(path, staff(desk, "admin")).status_code == 200
+        for headers in (shop_client.buyer, shop_client.vendor, staff(shop_client, "support")):
+            assert problem_of(shop_client.get(PATH, headers)) == (403, "AUTH_FORBIDDEN")
+            assert problem_of(shop_client.get(f"{PATH}/{inbox_id}", headers)) == (403, "AUTH_FORBIDDEN")
+            assert problem_of(shop_client.post(path, headers)) == (403, "AUTH_FORBIDDEN")
+        headers_aal1 = staff(shop_client, "finance", "aal1")
+        assert shop_client.get(PATH, headers_aal1).status_code == 200
+        assert problem_of(shop_client.post(path, headers_aal1)) == (403, "AUTH_AAL2_REQUIRED")
+        assert problem_of(shop_client.post(path, {})) == (401, "AUTH_UNAUTHORIZED")
+        assert shop_client.post(path, staff(shop_client, "admin")).status_code == 200
 
     def test_replay_with_invalid_body_or_unknown_id_is_refused(
-        self, desk: ShopClient, officer: dict[str, str]
+        self, shop_client: ShopClient, officer: dict[str, str]
     ) -> None:
-        inbox_id = dead_letter(desk, b"[]")
+        inbox_id = dead_letter(shop_client, b"[]")
         for body in ({"dryRun": "yes"}, {"dryRun": None}, {"force": True}, []):
-            assert problem_of(desk.post(f"{PATH}/{inbox_id}/replay", officer, body)) == (
+            assert problem_of(shop_client.post(f"{PATH}/{inbox_id}/replay", officer, body)) == (
                 422,
                 "VALIDATION_FAILED",
             )
-        assert problem_of(desk.post(f"{PATH}/{uuid4()}/replay", officer)) == (404, "RESOURCE_NOT_FOUND")
-        with desk.database.reading() as session:
+        assert problem_of(shop_client.post(f"{PATH}/{uuid4()}/replay", officer)) == (
+            404,
+            "RESOURCE_NOT_FOUND",
+        )
+        with shop_client.database.reading() as session:
             assert row_of(session, "webhook_inbox", id=inbox_id)["status"] == "dead"

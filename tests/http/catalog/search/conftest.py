@@ -6,13 +6,13 @@ import pytest
 
 from marketplace.catalog.search import index_maintenance
 from marketplace.infra.db import Database
-from tests.support.search_api import invented
+from tests.support.search_api import unique_word
 
 
 @pytest.fixture
 def word() -> str:
     """A random word that no other test uses."""
-    return invented()
+    return unique_word()
 
 
 def count_words(database: Database) -> None:

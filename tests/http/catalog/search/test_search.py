@@ -17,7 +17,7 @@ from marketplace.vendors.models import VendorProfile
 from tests.support.market import Market, Store
 from tests.support.product_api import faults_of
 from tests.support.resource_usage import counted_statements
-from tests.support.search_api import found, invented, searched
+from tests.support.search_api import found, searched, unique_word
 
 
 def test_response_has_the_documented_fields(client: FlaskClient, market: Market, word: str) -> None:
@@ -129,7 +129,7 @@ def test_word_found_only_in_descriptions_is_not_corrected(
 def test_joined_and_split_words_match_each_other(
     client: FlaskClient, market: Market, store: Store, word: str
 ) -> None:
-    other = invented(5)
+    other = unique_word(5)
     apart = market.product(store, title=f"{word} {other}")
     assert found(client, word + other) == [apart]
 
@@ -142,7 +142,7 @@ def test_unmatched_word_is_dropped_rather_than_finding_nothing(
 ) -> None:
     product_id = market.product(store, title=f"Blue {word}")
 
-    assert found(client, f"{word} {invented()}") == [product_id]
+    assert found(client, f"{word} {unique_word()}") == [product_id]
     assert found(client, f"{word} for my {word}") == [product_id]
 
 
@@ -432,7 +432,7 @@ def test_search_takes_a_fixed_number_of_statements(
     cursor = searched(client, word, limit=5)["meta"]["next_cursor"]
     assert statements(word, limit=5, cursor=cursor) <= 3
     assert statements(f"{word[:4]}{word[5:]}") <= 7
-    assert statements(f"{invented()} {invented()}") <= 10
+    assert statements(f"{unique_word()} {unique_word()}") <= 10
 
 
 def test_search_is_not_cached(client: FlaskClient, word: str) -> None:
@@ -451,7 +451,7 @@ def test_misspelled_synonym_is_corrected(
     client: FlaskClient, market: Market, store: Store, word: str
 ) -> None:
     product_id = market.product(store, title=f"Thing {word}")
-    nickname = f"okri{invented()}"
+    nickname = f"okri{unique_word()}"
     add_synonyms(market, nickname, word)
     for typed in (nickname, f"{nickname[:6]}{nickname[7:]}"):
         answer = searched(client, typed)
@@ -462,9 +462,9 @@ def test_misspelled_synonym_is_corrected(
 def test_phrase_with_synonyms_matches_on_part_of_the_words(
     client: FlaskClient, market: Market, store: Store, word: str
 ) -> None:
-    other = invented()
+    other = unique_word()
     product_id = market.product(store, title=f"Thing {word}")
-    add_synonyms(market, f"{other} {word}", invented())
+    add_synonyms(market, f"{other} {word}", unique_word())
 
     answer = searched(client, f"{other} {word}")
 

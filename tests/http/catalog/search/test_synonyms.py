@@ -11,7 +11,7 @@ from marketplace.audit.models import AuditLog
 from marketplace.infra.db import Database
 from tests.support.market import Bearer, Market, Store
 from tests.support.product_api import faults_of
-from tests.support.search_api import found, invented
+from tests.support.search_api import found, unique_word
 
 PATH = "/api/products/search/synonyms"
 
@@ -38,7 +38,7 @@ def audited(database: Database, synonyms_id: str) -> list[tuple[str, Any, Any]]:
 def test_synonyms_match_in_both_directions(
     client: FlaskClient, market: Market, store: Store, staff: dict[str, str], word: str
 ) -> None:
-    other, third = invented(), invented()
+    other, third = unique_word(), unique_word()
     single = market.product(store, title=f"Good {word}", popularity=5)
     phrase = market.product(store, title=f"New {other} {third}", popularity=1)
     market.product(store, title=f"{third} and {other}")
