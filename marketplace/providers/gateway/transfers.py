@@ -86,7 +86,7 @@ class HttpTransferGateway:
         :param name: the holder's name according to the bank
         :param account_number: ten digits
         :param bank_code: a code from ``list_banks``
-        :return: the recipient code, or none if the gateway refuses the account, which usually does not exist
+        :return: the recipient code; none if the gateway refuses the account, usually because the account does not exist
         :raises GatewayKeyRefusedError: the gateway refused the key
         :raises ProviderUnavailableError: no valid response in time; the call can be repeated
         """
