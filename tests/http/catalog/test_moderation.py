@@ -252,7 +252,7 @@ class TestDecisions:
                 f"/api/products/{product_id}/{decision}", json=body | given, headers=officer | extra
             )
             assert response.status_code == 409
-            assert "revision 4" in response.json["detail"]
+            assert "revision is 4" in response.json["detail"]
         assert market.row(Product, product_id).held
         assert decide(client, product_id, decision, officer, **body, revision=4).status_code == 200
         assert market.row(Product, product_id).revision == 5
