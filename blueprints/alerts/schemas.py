@@ -31,7 +31,8 @@ class AlertView(Identified):
     identifier = fields.String(required=True)
     severity = Choice(*kinds.SEVERITIES, required=True)
     subject = fields.String(
-        required=True, metadata={"description": "The thing concerned, such as `refund:<id>`."}
+        required=True,
+        metadata={"description": "The resource that the alert is about, such as `refund:<id>`."},
     )
     title = fields.String(required=True)
     meaning = fields.String(required=True, allow_none=True)

@@ -27,7 +27,7 @@ class QueueStatistics(Schema):
     redis_memory_used_bytes = fields.Integer(required=True)
     connected_workers = fields.Integer(
         required=True,
-        metadata={"description": "Worker processes with a heartbeat in the last seconds."},
+        metadata={"description": "Live worker processes. A live worker sends a heartbeat every second."},
     )
 
 

@@ -24,11 +24,12 @@ _BEARER_PREFIX = "bearer "
 
 
 def authenticate(context: Context, contract: Contract) -> None:
-    """Find the caller of a request, set the caller on the context, and check access to the route.
+    """Set the request's caller on the context, and check access to the route.
 
-    :raises UnauthorizedError: a required token is missing, or the token is invalid; the request counts against the
-        address's limit
-    :raises TokenExpiredError: the token has expired; the request counts likewise
+    A request that is refused because of its token counts against the rate limit of its address.
+
+    :raises UnauthorizedError: a required token is missing, or the token is invalid
+    :raises TokenExpiredError: the token has expired
     :raises ForbiddenError: account status, role or permissions do not allow the request
     :raises StepUpRequiredError: the route requires two factors
     """

@@ -1,4 +1,4 @@
-"""Response caching with entity tags. All processes share the content, and one process at a time computes it."""
+"""Response caching with entity tags. All processes share the cached content, and only one process computes a miss."""
 
 import contextlib
 import hashlib
@@ -81,10 +81,10 @@ def get_or_compute_content(
 ) -> bytes:
     """Return a route's content from the cache, or compute and store the content.
 
-    If several processes miss at once, one computes and the others wait for two seconds at most. Without a cache
-    every request computes.
+    If several processes miss at once, one process computes the content. The others wait for at most two seconds, then
+    compute the content themselves. Without a cache, every request computes the content.
 
-    :param lookup: result of the cache look-up; none if the cache is unavailable
+    :param lookup: result of the cache look-up; None if the cache is unavailable
     :param compute: returns data and paging as JSON
     :return: entity tag, paging and data, separated by line breaks
     """
@@ -105,7 +105,7 @@ def get_or_compute_content(
 def _wait_for_content(cache: Cache, key: str, version: str) -> bytes | None:
     """Wait while another process computes the content.
 
-    :return: the content; none if the computation failed or took too long, or if the cache is unavailable
+    :return: the content; None if the computation failed or took too long, or if the cache is unavailable
     """
     deadline = time.monotonic() + _MAX_WAIT_SECONDS
     with contextlib.suppress(CacheDownError):
@@ -120,7 +120,7 @@ def _wait_for_content(cache: Cache, key: str, version: str) -> bytes | None:
 def _compute_or_release(
     cache: Cache, key: str, lookup: CacheLookup, compute: Callable[[], tuple[bytes, bytes]]
 ) -> tuple[bytes, bytes]:
-    """Compute the content. After an error release the lease, so that other requests need not wait."""
+    """Compute the content. After an error, release the lease, so that other requests do not wait in vain."""
     try:
         return compute()
     except Exception:

@@ -157,7 +157,7 @@ class ProcessGroup(Enum):
 class Upload:
     """A file that is the only part of a multipart body.
 
-    ``accepts`` lists content types for the documentation only. The file's content decides about its actual type.
+    ``accepts`` lists content types for the documentation only. The actual type is detected from the file's content.
     """
 
     field: str
@@ -167,7 +167,7 @@ class Upload:
 
 @dataclass(frozen=True)
 class Contract:
-    """Everything that the edge does for a route, as documented in the route's row of the specification.
+    """The declaration of a route. The edge enforces the contract before and after the view runs.
 
     ``choices`` lists path segments that accept only certain words, with those words.
     ``raises`` lists the domain's errors with a reason. ``errors`` adds the errors of the edge.
@@ -199,7 +199,7 @@ class Contract:
 
     @property
     def errors(self) -> tuple[type[MarketplaceError], ...]:
-        """All errors with a reason that the route can answer, without duplicates."""
+        """All errors with a reason that the route can return, without duplicates."""
         has_key = self.idempotency is not Idempotency.NONE
         errors = [
             *self.access.errors,

@@ -10,7 +10,7 @@ from flask import Response, request
 
 from marketplace.kernel.clock import iso
 
-# The limit of a file. A header tells the client about further rows, and filters narrow the listing.
+# Maximum number of rows in a file. A header reports truncation, and clients can narrow the listing with filters.
 MAX_CSV_ROWS = 10_000
 TRUNCATED_HEADER = "X-Truncated"
 FORMATS = ("json", "csv")
@@ -21,7 +21,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 def wants_csv(requested_format: str | None) -> bool:
     """Return whether the client asks for CSV, by the ``format`` parameter or else by the Accept header.
 
-    :param requested_format: the parameter's value, one of ``FORMATS``, or none
+    :param requested_format: the parameter's value, one of ``FORMATS``, or None
     """
     return negotiate_format(requested_format, {"json": "application/json", "csv": "text/csv"}) == "csv"
 
@@ -29,7 +29,7 @@ def wants_csv(requested_format: str | None) -> bool:
 def negotiate_format(requested_format: str | None, content_types: Mapping[str, str]) -> str:
     """Choose a response's format by the ``format`` parameter, or else by the Accept header.
 
-    :param requested_format: the parameter's value, one of the offered formats, or none
+    :param requested_format: the parameter's value, one of the offered formats, or None
     :param content_types: content types by format. The first format is the default
     """
     if requested_format is not None:
@@ -47,7 +47,7 @@ def csv_response(
 
     :param name: file name without the extension
     :param columns: keys of the values to write, in this order
-    :param rows: rows with a value for every column. Times become ISO 8601, none becomes an empty cell. Rows are
+    :param rows: rows with a value for every column. Times become ISO 8601, None becomes an empty cell. Rows are
         consumed one by one, so a generator may read them in batches
     :param max_rows: maximum number of rows. Further rows are dropped, and the header ``X-Truncated`` is set
     """

@@ -16,7 +16,7 @@ from marketplace.kernel.phones import normalise_phone
 
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]")
 # Invisible characters that arrive with pasted text: zero-width spaces and marks, and direction controls.
-# Joiners between characters of emoji and of scripts beyond Latin are kept, because scripts and emoji need such joiners.
+# Joiners between emoji or non-Latin characters are kept, because these characters need joiners.
 _INVISIBLE_CHARACTERS = re.compile(
     r"[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
 )

@@ -53,7 +53,7 @@ def perform_once(
 ) -> StoredResponse:
     """Perform a request once for its key, or return the stored response.
 
-    :param request_hash: digest of the request's body
+    :param request_hash: digest of the request's body or file
     :param execute: performs the request, and completes the lease in the same transaction
     :raises MarketplaceError: the request failed, or the key is in progress or belongs to a different request
     """

@@ -1,7 +1,7 @@
 """Rate limits: sliding windows in the shared cache, or in the process's memory while the cache is unavailable.
 
-The library ``limits`` parses quotas and keeps the windows in memory. In the cache a script of this project counts,
-so that a limit and cached content take one round trip.
+The library ``limits`` parses quotas and keeps the windows in memory. In the cache, a script of this project counts
+requests. The same round trip looks up cached content.
 """
 
 import math
@@ -52,10 +52,10 @@ def enforce_rate_limit(
 ) -> CacheLookup | None:
     """Count a request against the rate limit, and look up cached content in the same round trip.
 
-    :param contract: contract of the route. A path without route counts on the caller's tier
+    :param contract: contract of the route. None for a path without a route, which counts on the caller's tier
     :param content_key: cache key of the route's content, if any
     :param tags: cache tags of that content
-    :return: result of the look-up; none if the cache is unavailable or was not needed
+    :return: result of the look-up; None if the cache is unavailable or was not needed
     :raises RateLimitError: the quota is used up
     """
     window = _build_window(context, contract)
@@ -79,7 +79,10 @@ def enforce_rate_limit(
 
 
 def count_refused_request(context: Context, *, contract: Contract | None) -> None:
-    """Count a request that is refused for another reason, so that the rate-limit headers are correct."""
+    """Count a request that is refused for another reason, so that the rate-limit headers are correct.
+
+    An exceeded limit raises no error here, because the other refusal is the response.
+    """
     with suppress(RateLimitError):
         enforce_rate_limit(context, contract=contract)
 

@@ -66,7 +66,7 @@ def _field_expression(field: fields.Field[Any], value: str) -> str:
 
 
 def _nested_expression(field: fields.Field[Any], value: str) -> str | None:
-    """Return the expression for a value that contains objects; none for scalars and free-form objects."""
+    """Return the expression for a value that contains objects; None for scalars and free-form objects."""
     if isinstance(field, fields.Nested):
         render = _define_function(field.schema)
         return f"[{render}(each) for each in {value}]" if field.schema.many else f"{render}({value})"

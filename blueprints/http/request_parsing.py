@@ -1,4 +1,4 @@
-"""Request bodies and parameters: reading, validation by schema, and a path for every fault."""
+"""Request bodies and parameters: reading and validation by schema. Errors name each invalid field by its path."""
 
 import hashlib
 import re
@@ -36,7 +36,7 @@ def read_body() -> bytes:
     :raises MalformedBodyError: the body is shorter than the Content-Length, or the chunks are invalid
     """
     # The framework truncates a chunked body at its limit instead of refusing it. That limit is one byte above
-    # MAX_BODY_BYTES, so that a longer body shows.
+    # MAX_BODY_BYTES, so that a longer body is detected.
     try:
         raw = request.get_data(cache=True)
     except (OSError, ParseException) as error:
@@ -222,7 +222,7 @@ def expected_revision(body_revision: int | None) -> int | None:
     """Return the revision that the client expects, from the If-Match header or the body.
 
     :param body_revision: the body's ``revision``, if any
-    :return: the revision; none if the client sent no revision, so that nothing is compared
+    :return: the revision; None if the client sent no revision, so that no check takes place
     :raises ValidationError: the header is not a revision, or differs from the body's revision
     """
     header = request.headers.get("If-Match")

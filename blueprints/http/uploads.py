@@ -36,7 +36,7 @@ _MAX_BOUNDARY_LENGTH = 70  # RFC 2046
 class UploadedFile:
     """An uploaded file on disk, without a name. The file is gone when the request ends.
 
-    The client's file name and content type are ignored. The content decides about the type.
+    The client's file name and content type are ignored. The type is detected from the content.
     """
 
     content: IO[bytes]
@@ -82,9 +82,7 @@ def receive_file(upload: Upload) -> UploadedFile:
         except ValueError as error:
             raise MalformedBodyError("The body is not valid multipart/form-data for its boundary.") from error
         except OSError as error:
-            raise ServiceUnavailableError(
-                "The server cannot store the file right now.", retry_after_seconds=30
-            ) from error
+            raise ServiceUnavailableError(texts.UPLOAD_NOT_STORED, retry_after_seconds=30) from error
         _ensure_within_bound(upload, spooled)
         _ensure_only_file(upload, fields, files)
         [content] = spooled

@@ -111,7 +111,7 @@ def place(ctx: Context, body: dict[str, Any]) -> queries.OrderView:
     raises=(*_PLACE_ERRORS, IllegalTransitionError, NotPayableError),
 )  # fmt: skip
 def checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
-    """Place an order with each vendor of the cart or the given items, with a single payment.
+    """Place an order with each vendor of the given items or the cart, with a single payment for all orders.
 
     All orders are placed, or none. Each order has a delivery fee and a service fee.
     """
@@ -357,7 +357,7 @@ def audit(ctx: Context, query: dict[str, Any]) -> TablePage | Response:
     "", auth=STAFF, limit=SharedLimit.CALLER_TIER, query=CampusOrderQuery, reply=CampusOrder(many=True)
 )
 def list_campus_orders(ctx: Context, query: dict[str, Any]) -> Page:
-    """List the paid orders of a campus, the latest first. A campus representative sees only the own campus."""
+    """List the paid orders of a campus, the latest first. A campus representative sees only orders of their campus."""
     return admin_table.list_orders_on_campus(
         ctx.session,
         caller=ctx.user,

@@ -53,7 +53,7 @@ class ShippingAddress(AddressFields):
 
 
 class PlaceOrder(Schema):
-    """An order or checkout of the given items or the cart. Send at most one destination."""
+    """The items to order, by default the cart, and at most one destination."""
 
     items = fields.List(fields.Nested(RequestedOrderItem), validate=validate.Length(min=1, max=MAX_LINES))
     address_id = Uuid()
@@ -71,13 +71,13 @@ class PlaceOrder(Schema):
     def check_wallet(self, data: dict[str, Any], **_kwargs: Any) -> None:
         """Refuse `walletMinor` together with `useWallet`."""
         if data.get("use_wallet") and "wallet_minor" in data:
-            raise ValidationError("Send either walletMinor or useWallet.", "walletMinor")
+            raise ValidationError("Send either `walletMinor` or `useWallet`.", "walletMinor")
 
     @validates_schema
     def check_delivery(self, data: dict[str, Any], **_kwargs: Any) -> None:
         """Check that the destination matches the delivery method."""
         if len({"address_id", "shipping_address", "hub_id"} & data.keys()) > 1:
-            raise ValidationError("Send only one of addressId, shippingAddress and hubId.", "addressId")
+            raise ValidationError("Send only one of `addressId`, `shippingAddress` and `hubId`.", "addressId")
         method = data.get("delivery_method") or ("pickup" if "hub_id" in data else "delivery")
         if method == "pickup" and "hub_id" not in data:
             raise ValidationError("Required for a pickup.", "hubId")
@@ -108,7 +108,7 @@ class FulfilmentUpdate(Schema):
 
 
 class CancelOrder(Schema):
-    """The reason of a cancellation."""
+    """The reason for a cancellation."""
 
     reason = Text(max_length=500)
 
@@ -239,7 +239,7 @@ class OrderView(DeliveredOrder):
 
 
 class CheckoutPayment(Schema):
-    """The payment for all unpaid orders of a checkout. `payments/initialize` opens the payment page."""
+    """The payment for all unpaid orders of a checkout. `POST /api/payments/initialize` opens the payment page."""
 
     reference = fields.String(required=True)
     amount_minor = MinorAmount(required=True)

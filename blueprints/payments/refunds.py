@@ -86,7 +86,7 @@ def list_refunds(ctx: Context, query: dict[str, Any]) -> TablePage:
 def retry_refund(ctx: Context, refund_id: UUID) -> FinalPhase:
     """Retry a failed refund through the gateway.
 
-    The gateway is asked first, and a refund that was sent after all is not sent again.
+    The status is fetched from the gateway first. A refund that was sent after all is not sent again.
     """
     return _recover_refund(ctx, refund_id, states.RETRY)
 
@@ -100,9 +100,9 @@ def retry_refund(ctx: Context, refund_id: UUID) -> FinalPhase:
     ),
 )  # fmt: skip
 def credit_refund(ctx: Context, refund_id: UUID) -> FinalPhase:
-    """Credit a refund that the gateway could not send to the buyer's wallet.
+    """Credit a failed gateway refund to the buyer's wallet.
 
-    The gateway is asked first, and a refund that was sent after all is not credited.
+    The status is fetched from the gateway first. A refund that was sent after all is not credited.
     """
     return _recover_refund(ctx, refund_id, states.CREDIT)
 
@@ -125,7 +125,7 @@ def _recover_refund(ctx: Context, refund_id: UUID, trigger: str) -> FinalPhase:
     reply=QuarantinedChargeRow(many=True),
 )
 def list_quarantine(ctx: Context, query: dict[str, Any]) -> TablePage:
-    """List quarantined charges, including resolved ones."""
+    """List quarantined charges, open and resolved."""
     return admin_queries.list_quarantine(ctx.session, page=ctx.table, **query)
 
 

@@ -45,18 +45,16 @@ class CreatePaymentIntent(Schema):
     def check_target(self, data: dict[str, Any], **_kwargs: Any) -> None:
         """Require exactly one target."""
         if sum(name in data for name in ("order_id", "checkout_id", "reference")) != 1:
-            raise ValidationError(
-                f"Must be the only target: send exactly one of {self._target_names}.", "orderId"
-            )
+            raise ValidationError(f"Send exactly one of {self._target_names}.", "orderId")
 
-    _target_names = "orderId and checkoutId"
+    _target_names = "`orderId` and `checkoutId`"
 
 
 class InitializePayment(CreatePaymentIntent):
     """The target of a payment: an order, a checkout or an existing payment."""
 
     reference = fields.String(validate=_REFERENCE)
-    _target_names = "orderId, checkoutId and reference"
+    _target_names = "`orderId`, `checkoutId` and `reference`"
 
 
 class VerifyPayment(Schema):
@@ -169,7 +167,7 @@ class ProcessRefund(Schema):
         seen = set()
         for index, item in enumerate(data.get("items", ())):
             if item["product_id"] in seen:
-                raise ValidationError({"items": {index: {"productId": ["Is listed more than once."]}}})
+                raise ValidationError({"items": {index: {"productId": ["This product is listed twice."]}}})
             seen.add(item["product_id"])
 
 

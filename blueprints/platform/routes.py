@@ -44,7 +44,7 @@ status_area = ContractBlueprint("status", "/api/status", "Status of the service"
     raises=(halts.PayoutsNotHaltedError,),
 )
 def propose(ctx: Context, body: dict[str, Any]) -> queries.ProposalDetail:
-    """Propose a change of a fee, a commission, a feature, maintenance, or the resumption of payouts."""
+    """Propose to change a fee, a commission, a feature or maintenance, or to resume payouts."""
     return _proposal_view(ctx, operations.propose(ctx.session, act=ctx.act, **body))
 
 

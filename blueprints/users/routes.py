@@ -23,7 +23,7 @@ area = ContractBlueprint("users", "/api/users", "Your account and addresses")
 
 @area.get("/me", auth=AUTHENTICATED_ANY_STATUS, limit=SharedLimit.CALLER_TIER, reply=Me)
 def get_me(ctx: Context) -> Profile:
-    """Get your profile, campus, role and badges. Suspended accounts can use this route too."""
+    """Get your profile, campus, role and badges. Restricted and suspended accounts can use this route too."""
     return queries.fetch_profile(ctx.session, user_id=ctx.user.id)
 
 

@@ -16,7 +16,7 @@ from blueprints.http.fields import (
 
 
 class UpdateMe(Schema):
-    """Changes of the profile. Missing fields are unchanged."""
+    """Changes to the profile. Omitted fields stay unchanged."""
 
     name = SingleLineText(max_length=100)
     phone = Phone(allow_none=True)
@@ -48,7 +48,7 @@ class Me(Updated):
 
 
 class UpdateAddress(AddressFields):
-    """Changes of an address. Missing fields are unchanged."""
+    """Changes to an address. Omitted fields stay unchanged."""
 
     is_default = StrictBoolean()
 

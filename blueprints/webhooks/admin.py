@@ -43,7 +43,10 @@ def show_webhook(ctx: Context, webhook_id: UUID) -> queries.WebhookEventDetail:
     raises=(replay.EventInProgressError,),
 )  # fmt: skip
 def replay_webhook(ctx: Context, webhook_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """Replay a webhook event, or show the changes of a replay. Processed and ignored events stay unchanged."""
+    """Replay a webhook event, or show the changes of a replay.
+
+    A replay of a processed or ignored event changes nothing.
+    """
     database, bearer = ctx.services.database, ctx.services.settings.gateway_fee_bearer
     if body["dry_run"]:
         result = replay.dry_run_event(database, inbox_id=webhook_id, fee_bearer=bearer, now=ctx.now)

@@ -137,7 +137,7 @@ def _store_delivery(ctx: Context, *, provider: str, body: bytes) -> Response:
 
 
 def _is_in_networks(address: str, networks: tuple[str, ...]) -> bool:
-    """Return whether an address is in one of the networks. A malformed address is in none."""
+    """Return whether an address is in one of the networks. A malformed address is in no network."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

@@ -38,7 +38,7 @@ inventory_area = ContractBlueprint("inventory", "/api/products/vendor", "Vendor 
     tags=(cache_tags.PRODUCTS, cache_tags.TRENDING),
 )
 def list_trending(ctx: Context, query: dict[str, Any]) -> Page:
-    """List products by the views and cart adds of the last 24 hours."""
+    """List products by views and cart adds of the last 24 hours, then by popularity."""
     return collections.list_trending(ctx.session, filters=ProductFilters(**query), **_listing_arguments(ctx))
 
 

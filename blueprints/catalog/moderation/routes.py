@@ -69,7 +69,7 @@ def delete_product(ctx: Context, product_id: UUID) -> dict[str, Any]:
     raises=(IllegalTransitionError, staff_actions.OwnListingError),
 )
 def delete_products(ctx: Context, body: dict[str, Any]) -> staff_actions.BulkDeletionResult:
-    """Delete listings that violate the rules; either all deletions succeed or none."""
+    """Delete listings that violate the rules. Either all deletions succeed, or none does."""
     return staff_actions.delete_products(
         ctx.session, act=ctx.act, product_ids=body["ids"], reason=body["reason"]
     )

@@ -70,7 +70,7 @@ def list_products(ctx: Context, query: dict[str, Any]) -> Page:
     tags=(cache_tags.CATEGORIES,),
 )
 def list_categories(ctx: Context) -> list[dict[str, Any]]:
-    """List the category tree with numbers of active listings."""
+    """List the category tree, with the number of active listings in each category."""
     return product_detail.fetch_category_tree(ctx.session, now=ctx.now)
 
 

@@ -110,7 +110,7 @@ class _PicturedPromotionFields(_PromotionFields):
     def check_picture(self, data: dict[str, Any], **_kwargs: Any) -> None:
         """Refuse two sources of an image."""
         if "image_id" in data and "image_url" in data:
-            raise ValidationError("Send either imageId or imageUrl.", "imageId")
+            raise ValidationError("Send either `imageId` or `imageUrl`.", "imageId")
 
 
 class _BannerFields(_PicturedPromotionFields):
@@ -179,7 +179,7 @@ _slug = partial(
     validate=[
         FullMatch(vibes.SLUG_PATTERN, error="Must be lower-case words joined by hyphens."),
         validate.Length(min=3, max=vibes.MAX_SLUG_LENGTH),
-        validate.NoneOf(vibes.RESERVED_SLUGS, error="Is reserved by the API."),
+        validate.NoneOf(vibes.RESERVED_SLUGS, error="Must not be a word that the API reserves."),
         _ensure_not_uuid,
     ],
 )

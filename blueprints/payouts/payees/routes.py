@@ -1,4 +1,4 @@
-"""Routes for payees: payout history, balance, statement and cancellation; and debts for finance."""
+"""Routes for payees: payout history, balance, statement and cancellation. For finance: debts of vendors."""
 
 from typing import Any
 from uuid import UUID

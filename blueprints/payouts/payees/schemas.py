@@ -105,7 +105,7 @@ class PayoutHoldReasonView(Schema):
 
 
 class PayeeBalanceView(Schema):
-    """A payee's balance in kobo; ``inTransitMinor`` is the sum of payouts in transit to the bank."""
+    """A payee's balance in kobo; ``inTransitMinor`` is the sum of pending and sent payouts."""
 
     currency = fields.String(required=True)
     in_transit_minor = MinorAmount(required=True, attribute="in_transit.total_minor")
@@ -140,7 +140,7 @@ class VendorBalanceView(PayeeBalanceView):
 class WalletView(PayeeBalanceView):
     """A wallet's balance in kobo. ``cashableMinor`` can be paid out, unless ``holds`` block payouts.
 
-    Rewards cannot be paid out, and debts are deducted first. ``inTransitMinor`` is the sum of payouts in transit.
+    Rewards cannot be paid out, and debts are deducted first. ``inTransitMinor`` is the sum of pending and sent payouts.
     """
 
     balance_minor = MinorAmount(required=True)
@@ -170,7 +170,7 @@ class StatementEntry(Schema):
 
 
 class StatementView(Schema):
-    """A vendor's statement of a period, the earliest entry first. The vendor owes a negative balance."""
+    """A vendor's statement of a period, the earliest entry first. A negative balance is a debt of the vendor."""
 
     vendor = fields.Nested(PayoutVendor, required=True)
     from_ = Timestamp(required=True, data_key="from", attribute="period.starts")
@@ -217,7 +217,7 @@ class SetBankAccount(Schema):
 
 
 class UpdateStorePolicies(Schema):
-    """Changes of a store's policies. Omitted fields stay unchanged, and null removes a policy."""
+    """Changes to a store's policies. Omitted fields stay unchanged, and null removes a policy."""
 
     returns = Text(max_length=_MAX_POLICY_LENGTH, allow_none=True)
     delivery = Text(max_length=_MAX_POLICY_LENGTH, allow_none=True)
@@ -232,7 +232,7 @@ class SetStoreVacation(Schema):
 
 
 class UpdateStoreProfile(ExpectedRevision):
-    """Changes of a store's profile. Omitted fields stay unchanged."""
+    """Changes to a store's profile. Omitted fields stay unchanged."""
 
     display_name = SingleLineText(min_length=2, max_length=80)
     description = Text(min_length=0, max_length=5_000)

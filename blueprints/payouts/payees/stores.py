@@ -39,7 +39,7 @@ def show_profile(ctx: Context, vendor_id: UUID) -> dict[str, Any]:
     raises=(StaleRevisionError, UnknownBankAccountError),
 )  # fmt: skip
 def update_profile(ctx: Context, vendor_id: UUID, body: dict[str, Any]) -> FinalPhase:
-    """Change the caller's store profile. The bank verifies a new bank account, which is on hold for 24 hours."""
+    """Change the caller's store profile. Payouts to a new bank account are on hold for 24 hours."""
     revision = expected_revision(body.get("revision"))
     bank_account_input = body.get("bank_account")
     account = None

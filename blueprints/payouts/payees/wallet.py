@@ -26,7 +26,7 @@ area = ContractBlueprint("wallet", "/api/wallet", "The caller's wallet, and cash
 def balance(ctx: Context) -> balances.WalletBalance:
     """Show the balance of the caller's wallet, and the part that can be paid out.
 
-    The buyer's statement lists the entries of the wallet.
+    `GET /api/transactions` lists the entries of the wallet.
     """
     return balances.show_wallet_balance(ctx.session, user_id=ctx.user.id, now=ctx.now)
 

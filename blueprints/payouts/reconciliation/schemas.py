@@ -26,7 +26,9 @@ class StartReconciliation(Schema):
 
     from_ = Timestamp(
         data_key="from",
-        metadata={"description": "By default the end of the last matching run, at most 31 days ago."},
+        metadata={
+            "description": "By default the end of the last matched run, from 1 hour to 31 days before `to`."
+        },
     )
     to = Timestamp(metadata={"description": "Now by default."})
 
@@ -72,7 +74,7 @@ class ReconciliationView(StartedReconciliation):
         required=True,
         allow_none=True,
         metadata={
-            "description": "Movements at the gateway that the ledger will post later. They are no drift."
+            "description": "Movements at the gateway that the ledger will post later. These are not drift."
         },
     )
     drift_minor = MinorAmount(minimum=_MIN_AMOUNT_MINOR, required=True, allow_none=True)
@@ -87,7 +89,7 @@ class ReconciliationView(StartedReconciliation):
         values=fields.Integer(),
         required=True,
         attribute="totals.balances",
-        metadata={"description": "Ledger balances by kind of account: held, owed and earned."},
+        metadata={"description": "Ledger balances in kobo, by kind of account."},
     )
     failure = fields.String(required=True, allow_none=True)
     created_at = Timestamp(required=True)

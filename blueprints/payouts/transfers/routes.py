@@ -52,10 +52,10 @@ def dispatch_payouts(ctx: Context, body: dict[str, Any]) -> dispatch.DispatchedP
     """Dispatch an approved batch as an officer, or request an early withdrawal as a vendor."""
     if ctx.user.is_staff:
         if "batch_id" not in body:
-            raise ValidationError.of("batchId", "Is required for officers.")
+            raise ValidationError.of("batchId", "Required for officers.")
         return dispatch.dispatch_batch(ctx.session, batch_id=body["batch_id"], act=ctx.act)
     if "amount_minor" not in body:
-        raise ValidationError.of("amountMinor", "Is required for vendors.")
+        raise ValidationError.of("amountMinor", "Required for vendors.")
     payout = withdrawals.request_payout(
         ctx.session, caller=ctx.user, amount_minor=body["amount_minor"], now=ctx.now
     )
@@ -122,7 +122,10 @@ def poll_payout(ctx: Context, payout_id: UUID) -> accounting.Payout:
     ),
 )  # fmt: skip
 def void_payout(ctx: Context, payout_id: UUID, body: dict[str, Any]) -> accounting.Payout:
-    """Void a payout that was not sent, and return the amount to the payee's balance."""
+    """Void a payout that was not sent, and return the amount to the payee's balance.
+
+    A payout that is still unknown to the gateway after all status polls can be voided too.
+    """
     return void.void_payout(
         ctx.session,
         payout_id=payout_id,

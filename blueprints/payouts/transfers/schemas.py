@@ -34,7 +34,7 @@ class DispatchPayouts(Schema):
     def check_target(self, data: dict[str, Any], **_kwargs: Any) -> None:
         """Refuse a body with both fields or neither."""
         if len(data) != 1:
-            raise ValidationError("Exactly one of batchId and amountMinor is required.", "batchId")
+            raise ValidationError("Send exactly one of `batchId` and `amountMinor`.", "batchId")
 
 
 class DispatchedPayouts(Schema):
@@ -59,7 +59,7 @@ class TransferExceptionQuery(OffsetQuery):
 
 
 class PayoutIssueRow(Created):
-    """A payout or a transfer that needs the attention of finance."""
+    """The common fields of stalled payouts and transfer exceptions."""
 
     batch_id = Uuid(required=True, allow_none=True)
     payee_name = fields.String(required=True, allow_none=True)
