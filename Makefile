@@ -4,13 +4,13 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
-# The first of these that is 3.11 or later creates the virtual environment. Set PYTHON=... to choose another.
+# The first interpreter of this list that is 3.11 or later creates the virtual environment. PYTHON=... overrides the list.
 PYTHONS := python3 python3.14 python3.13 python3.12 python3.11
 PYTHON ?= $(shell for name in $(PYTHONS); do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
 
-# Number of test processes. Each process runs whole modules and has its own database. Many tests wait for
-# servers to start or stop, so twice the number of processors is fastest.
+# Number of test processes, fastest on two processors. Each process runs whole modules and has its own database.
+# Many tests wait for servers to start or stop, so more processes than processors are useful.
 TEST_WORKERS ?= 4
 # More arguments for pytest: make test ARGS="-k checkout"
 ARGS ?=
@@ -109,6 +109,6 @@ $(INSTALLED): requirements/bootstrap.txt requirements/development.txt setup.cfg 
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
 		-r requirements/bootstrap.txt
 	@$(UV) pip sync --quiet --require-hashes requirements/development.txt
-	@# A plain path entry also finds packages added later, and works for type checkers.
+	@# The compat mode adds the project's path, so that new packages and type checkers need no reinstallation.
 	@$(UV) pip install --quiet --no-deps --no-build-isolation --config-setting editable_mode=compat -e .
 	@touch $@

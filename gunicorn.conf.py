@@ -73,7 +73,8 @@ proc_name = f"marketplace-{worker_class}"
 # Imports must not open connections. As a safeguard, post_fork drops inherited connections.
 preload_app = True
 
-# The limit for a request in seconds, longer than the statement time-out of 30 s. Gevent workers only send heartbeats.
+# In seconds. A sync worker that serves a request for longer is restarted. The statement time-out (30 s) expires first.
+# A gevent worker is restarted only if it sends no heartbeats, regardless of the duration of its requests.
 timeout = 40
 graceful_timeout = _read_integer("WEB_GRACEFUL_SECONDS", 20)
 # In seconds, longer than the proxy keeps idle connections (2 minutes). Otherwise the proxy could send a request on a

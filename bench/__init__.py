@@ -1,1 +1,4 @@
-"""Performance measurements. Each figure is compared with floors on the same machine; see ``python -m bench --help``."""
+"""Performance measurements; see ``python -m bench --help``.
+
+A figure is a measurement of the application. A floor is the minimum cost of the same work on the same machine.
+"""

@@ -38,6 +38,8 @@ _MAX_PAGES = 2_500
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     help="""Measure the speed of the service on this machine, compared with floors.
 
+    A floor is the minimum cost of the same work: bare WSGI functions (bare HTTP), or the same SQL by pgbench.
+
     The command starts PostgreSQL, Valkey, gunicorn with the application and gunicorn with the floors. All listen on
     the loopback address, and all data is in a temporary directory. Figures and floors are put under load in turns.
     Rate limits (scaled up) and logs (to a file) are on. Stop other programs during the measurement.
@@ -99,7 +101,7 @@ _MAX_PAGES = 2_500
     default=3,
     show_default=True,
     type=click.IntRange(1, 20),
-    help="Number of turns. A figure and its floors are put under load alternately.",
+    help="Number of rounds. Each round puts the figure and each of its floors under load once.",
 )
 @click.option(
     "--clients",
@@ -183,7 +185,7 @@ def _prepare(
     stand.run_periodic("refresh-search-terms")
     data.settle(stand.database)
     tell("recording the application's SQL for the floors")
-    # This start only serves the identity provider's keys. The floors are started again with the recorded SQL.
+    # The floors server also serves the identity provider's keys. It restarts later with the recorded SQL.
     stand.start_floors(floors.describe(statements={}, published_keys=stand.identity.published_keys()))
     stand.start_web()
     pages = reads.walk_listing(stand, most=_MAX_PAGES)

@@ -19,7 +19,7 @@ _RECORDED = 2  # the last events, reserved for recording the floor's SQL
 
 
 class Charges:
-    """A builder of the part. Each event is used once, so numbers continue over all spells."""
+    """A builder of the part. Each event is used once, so numbers continue over all rounds."""
 
     def __init__(self, stand: Stand, *, clients: int, sizes: Sizes) -> None:
         """Describe the load.

@@ -1,7 +1,8 @@
 """Measure concurrent transitions of orders over HTTP, on distinct and shared orders (``python -m bench.contention``).
 
-On distinct orders no request may be refused. On shared orders all requests but one must be refused, and none
-may deadlock. Shared orders also produce 404, because a vendor does not see an order before its payment.
+On distinct orders, no request may be refused. On shared orders, several clients request each transition: exactly one
+request must succeed, and no request may deadlock. Shared orders also produce 404, because a vendor does not see an
+order before its payment.
 """
 
 import http.client

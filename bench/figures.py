@@ -28,7 +28,7 @@ class Cpu:
 
 @dataclass(frozen=True)
 class Run:
-    """The result of one or more spells of load.
+    """The result of one or more rounds of load.
 
     :param seconds: duration
     :param timings: key and duration in seconds of each request, in the order of responses

@@ -47,7 +47,7 @@ def describe(*, statements: dict[str, Any], published_keys: bytes) -> str:
     - ``prepared``: statements sent once per connection
     - ``statements``: statements of each call, with ``%(name)s`` for a value
     - ``shape``: ``cards`` or ``rows``
-    - ``captures``: index of the statement that returns ``new_id`` for later statements, or none
+    - ``captures``: index of the statement that returns ``new_id`` for later statements, or None
 
     :param published_keys: the identity provider's key set
     """

@@ -12,7 +12,7 @@ from bench.load import Call, request
 from bench.parts import Part, http_side
 from bench.stand import Stand
 
-# The promise to senders on any machine: at most half a second, and nearly always a fifth.
+# Senders may rely on this on any machine: at most 500 ms, and at most 200 ms for 99 % of the messages.
 _PROMISED = Target(p99_ms=200, longest_ms=500)
 
 

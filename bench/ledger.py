@@ -26,7 +26,7 @@ _TRANSACTIONS = "/api/transactions"
 # The last store receives no releases, so its balance does not change during the measurement.
 _OWNER = STORES - 1
 OWNER_ID = UUID(row_id("store", _OWNER))
-# Other accounts have the usual length, so that the large account is not the only one in the index.
+# Other accounts have statements of the usual length, so that the index holds more than the large account.
 _OTHERS = 150
 _ENTRIES_OF_OTHERS = 1_000
 # Every 5,000th transaction is a payout of the releases before it. All others are releases.
@@ -64,7 +64,7 @@ _MOVE = """
         JOIN ledger_accounts other ON other.owner_id IS NULL
             AND other.kind = CASE WHEN payout THEN 'payouts_in_transit' ELSE 'escrow' END
     ORDER BY n, s.owned;
-    -- What was released had come in before.
+    -- The payment into escrow that covers all releases.
     INSERT INTO ledger_transactions (id, kind, source, description, created_at)
     VALUES (%(paid)s, 'payment', 'bench:' || %(account)s, 'Payment received', %(began)s);
     INSERT INTO ledger_entries (transaction_id, kind, account_id, direction, amount_minor, created_at)

@@ -25,7 +25,7 @@ class Part:
     """A figure and its floors.
 
     :param name: the value of ``--part``
-    :param figure: the application's side; none if the part has only floors
+    :param figure: the application's side; None if the part has only floors
     :param floors: the share refers to the first floor
     :param own_seconds: returns the application's own time of each call, without the provider's
     """
@@ -59,7 +59,7 @@ def http_side(
     """Build a side of HTTP calls to a server of the stand.
 
     :param server: such as web, waiting or floors
-    :param calls: returns the calls of a spell
+    :param calls: returns the calls of a round
     :param clients: number of concurrent calls
     :param pause_seconds: pause of each client between a response and the next call
     """
@@ -80,7 +80,7 @@ def measure(part: Part, *, seconds: float, rounds: int, tell: Callable[[str], No
     """Put a part's sides under load in turns, so that changes of the machine's speed affect all sides.
 
     :param seconds: total load per side
-    :param rounds: number of spells per side
+    :param rounds: number of times that each side is put under load
     :param tell: receives progress messages
     """
     sides = [*part.floors, *((part.figure,) if part.figure else ())]

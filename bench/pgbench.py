@@ -36,7 +36,7 @@ def script(
     :param prepared: statements sent once per connection
     :param statements: in order, with ``%(name)s`` for a value
     :param values: variables of pgbench (``:name``) or SQL
-    :param captures: index of the statement that returns ``new_id`` for later statements, or none
+    :param captures: index of the statement that returns ``new_id`` for later statements, or None
     """
     lines = [r"\set i :i + 1", *settings]
     if prepared:

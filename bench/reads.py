@@ -210,7 +210,7 @@ class Reads:
         content = _fetch(self._stand, LISTING)
 
         def floor() -> Iterator[Call]:
-            # Set the content for each spell, because other parts empty the cache.
+            # Set the content for each round, because other parts empty the cache.
             with redis.Redis.from_url(self._stand.cache.url, socket_timeout=5) as client:
                 client.set(floors.CONTENT_KEY, content)
             return itertools.repeat(Call("", request("GET", "/cache")))
@@ -258,7 +258,7 @@ class Reads:
         )
 
     def _filtered(self) -> Part:
-        # Each spell has another seed, so that requests of one spell are not cached for the next.
+        # Each round has another seed, so that no round repeats cached requests of an earlier round.
         seeds = itertools.count(_SEED)
 
         def floor() -> Iterator[Call]:

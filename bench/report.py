@@ -31,7 +31,8 @@ _EXPLANATION = """\
 req/s, p50, p95, p99, max (ms): measured by the clients. web, pg, valkey: CPU time (user and system) per request in ms.
 other: share of the processors used by other programs. Above 10 %, the machine was busy during the measurement. The
 load of pgbench and of the sandbox gateway counts as other.
-share: requests per second divided by those of the first floor above. by CPU: the same for CPU time per request."""
+share: requests per second divided by those of the first floor above. by CPU: the CPU time per request of that floor,
+divided by the CPU time per request of the figure."""
 
 
 def machine() -> dict[str, Any]:

@@ -22,7 +22,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 INBOX_PATH = "/inbox"
 _FIRST_PORT = 18_500
 _READY_SECONDS = 30.0
-# The maximum scale: the limiter counts every request and refuses none.
+# The maximum scale: the limiter counts every request and refuses no request.
 _LIMIT_SCALE = "1000000"
 
 
@@ -154,7 +154,7 @@ class Stand:
     def start_charging(self, *, workers: int | None = None) -> None:
         """Start the application with the endpoint that processes inbox rows.
 
-        :param workers: number of processes, or none for the default
+        :param workers: number of processes, or None for the default
         """
         more = {} if workers is None else {"WEB_CONCURRENCY": str(workers)}
         self._serve("charging", "gunicorn.conf.py", "bench.charging:app", WORKER_CLASS="sync", **more)

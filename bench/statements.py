@@ -12,7 +12,7 @@ from bench.recording import Recorded
 class Floor:
     """The SQL of a floor, with ``%(name)s`` for values that differ in each call.
 
-    :param captures: index of the statement that returns ``new_id`` for later statements, or none
+    :param captures: index of the statement that returns ``new_id`` for later statements, or None
     """
 
     prepared: list[str]

@@ -37,13 +37,13 @@ _ORDERS_OF_BUYER = 5
 # place the floors' orders, which have no limit.
 _APPLICATION_SHARE = 0.4
 _PROBE_TRANSACTIONS = 25
-# Without a pause, the clients would only measure the queue for the single process that waits for gateways,
-# and for processors that the sandbox gateway uses too.
+# Without a pause, the clients would mostly measure queueing: for the single gevent process, and for the processors,
+# which the sandbox gateway uses too.
 _PAUSE_SECONDS = 0.1
 
 
 class Writes:
-    """A builder of the parts that write. Each order is used once, so numbers continue over all spells."""
+    """A builder of the parts that write. Each order is used once, so numbers continue over all rounds."""
 
     def __init__(self, stand: Stand, *, directory: Path, clients: int, sizes: Sizes) -> None:
         """Create the access tokens of all users.
@@ -264,7 +264,7 @@ class Writes:
 
         def load(seconds: float) -> Run:
             nonlocal rate
-            # pgbench stops after a number of transactions, not after a time. The previous spell's rate gives
+            # pgbench stops after a number of transactions, not after a time. The rate of the previous round gives
             # the number.
             wanted = int(rate * seconds / self._clients) or _PROBE_TRANSACTIONS
             wanted = min(wanted, (self._most(counter) - getattr(self, counter)) // self._clients)
@@ -287,7 +287,7 @@ class Writes:
         return Side("the same SQL, pgbench", load)
 
     def _numbers(self, counter: str) -> Iterator[int]:
-        """Continue counting after the previous spell until all rows are used."""
+        """Continue counting after the previous round until all rows are used."""
         while getattr(self, counter) < self._most(counter):
             number: int = getattr(self, counter)
             setattr(self, counter, number + 1)

@@ -115,7 +115,7 @@ def latest_revision() -> str:
 
 
 def current_revision(url: str) -> str | None:
-    """Return a database's revision, or none for a database without tables of this service."""
+    """Return a database's revision, or None for a database without tables of this service."""
     with _autocommit_connection(url) as connection:
         return MigrationContext.configure(connection).get_current_revision()
 
@@ -158,7 +158,7 @@ def list_differences(url: str) -> list[str]:
     """Compare a database with the models.
 
     :param url: database URL in the form of DATABASE_URL
-    :return: the steps of a migration that would remove the differences, one per line; empty if there are none
+    :return: the steps of a migration that would remove the differences, one per line; empty if there are no differences
     """
     with _autocommit_connection(url) as connection:
         context = MigrationContext.configure(

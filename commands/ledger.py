@@ -9,7 +9,7 @@ from marketplace.platform.halts import are_payouts_halted
 from marketplace.reconciliation import ledger_check
 
 _PAYOUTS_HALTED = "Payouts are halted until two officers resume them."
-_PAYOUTS_RUNNING = "Payouts continue, because two officers resumed them."
+_PAYOUTS_RUNNING = "Payouts continue, because two officers reviewed these findings and resumed payouts."
 
 
 @click.group(help="Check the invariants of the ledger.")

@@ -63,7 +63,7 @@ def seed(count: int, *, if_empty: bool) -> None:
     services = build_services()
     if services.settings.environment == "production":
         raise CommandFailedError(
-            "ENVIRONMENT is production. Demo data includes accounts that anyone can sign in to, so it is refused there."
+            "ENVIRONMENT is production, where demo data is refused because anyone could sign in to the demo accounts."
         )
     state = find_state(services)
     if if_empty and state in (DatabaseState.SEEDED, DatabaseState.OTHER_DATA):
@@ -124,7 +124,7 @@ def seed_database(services: Services, *, product_count: int, now: datetime, stag
 def _load_base_data(
     session: Session, count: int, keys: dict[int, str], now: datetime, progress: ProgressCallback
 ) -> int:
-    """Load everything but orders. One transaction makes sure that an interrupted run leaves nothing half done."""
+    """Load everything but orders. In a single transaction, so that an interrupted run leaves no partial data."""
     load_categories(session)
     people.load_people(session, vendors=products.count_required_stores(count), now=now)
     added = products.load_products(session, count=count, keys=keys, now=now, progress=progress)

@@ -50,7 +50,7 @@ def fetch_token(
     """Fetch a token for a persona from the embedded identity provider.
 
     :param issuer: URL of the identity provider
-    :param claims: claims to set; none removes a claim
+    :param claims: claims to set; None removes a claim
     :raises CommandFailedError: the identity provider does not respond, or is not the embedded one
     """
     if not issuer:

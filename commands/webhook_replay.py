@@ -78,7 +78,7 @@ def replay_all(
     An interruption or a lost database connection ends the run. Replays made until then remain.
 
     :param dry_run: roll back every replay
-    :param rate: maximum number of replays per second; none for no limit
+    :param rate: maximum number of replays per second; None for no limit
     """
     run, stages, next_at = ReplayRun([]), Stages(on_stderr=True), time.monotonic()
     by_cause: dict[str, list[WebhookEvent]] = {}

@@ -17,8 +17,8 @@ _VOLATILE = re.compile(r"nextval|random|uuid", re.IGNORECASE)
 def drop_equal_defaults(_context: Any, _revision: Any, scripts: Iterable[MigrationScript]) -> None:
     """Remove changes of defaults that differ only in notation.
 
-    Alembic calls this function through ``process_revision_directives``. Alembic's alternative, a custom comparison
-    function, fails on identity columns.
+    Alembic calls this function through ``process_revision_directives``. Alembic also accepts a custom comparison
+    function, but fails with one on identity columns.
 
     :param scripts: the results of the autogeneration; changed in place
     """

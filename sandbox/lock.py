@@ -1,4 +1,4 @@
-"""A lock per data directory. The stack's child processes hold the lock too, so that none is overlooked."""
+"""A lock per data directory. The stack's child processes hold the lock too, so that no child is overlooked."""
 
 import fcntl
 import os

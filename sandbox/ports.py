@@ -92,7 +92,7 @@ def is_free(port: int) -> bool:
 def port_fault(port: int) -> int | None:
     """Return the error that prevents a server from listening on a port of the loopback address.
 
-    :return: the error number, such as ``errno.EADDRINUSE``, or none when the port is free
+    :return: the error number, such as ``errno.EADDRINUSE``, or None when the port is free
     """
     try:
         _listen(port).close()

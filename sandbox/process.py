@@ -27,7 +27,7 @@ class ProcessFailedError(Exception):
 class Account:
     """The user and group that a process runs as.
 
-    :param override: the process must reach files below directories that are closed to this user
+    :param override: keep root's file access, because files lie below directories that are closed to this user
     """
 
     user_id: int
@@ -57,9 +57,9 @@ class Process:
         """Describe the process. ``launch`` starts it.
 
         :param command: the program's path and arguments
-        :param environment: the full environment; none means this process's own
+        :param environment: the full environment; None means this process's own
         :param stop_signal: requests an orderly stop
-        :param death_signal: sent when this process dies; none means the stop signal
+        :param death_signal: sent when this process dies; None means the stop signal
         :param inherited: file descriptors that stay open in the child
         """
         self.name = name
@@ -99,7 +99,7 @@ class Process:
 
     @property
     def process_id(self) -> int | None:
-        """The process id, or none before the start."""
+        """The process id, or None before the start."""
         return self._popen.pid if self._popen else None
 
     @property
@@ -109,7 +109,7 @@ class Process:
 
     @property
     def exit_status(self) -> int | None:
-        """The exit status, negative for a signal, or none while the process runs.
+        """The exit status, negative for a signal, or None while the process runs.
 
         Reading the status of an ended process kills the rest of its process group.
         """
@@ -198,10 +198,9 @@ def wait_until(condition: Callable[[], bool], *, timeout_seconds: float, pause: 
 def unprivileged_account(*paths: Path) -> Account | None:
     """Find an account for a server that refuses to run as root.
 
-    :param paths: paths that the server must reach. The first is its data directory. If that directory's owner
-        is
-        not root, the server runs as the owner, so that a user's directory stays that user's.
-    :return: the account, or none when this process is not root
+    :param paths: paths that the server must reach. The first is the data directory. If the owner of
+        that directory is not root, the server runs as the owner, so that the files keep their owner
+    :return: the account, or None when this process is not root
     :raises ProcessFailedError: there is no unprivileged user
     """
     if os.geteuid() != 0:

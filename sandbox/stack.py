@@ -111,7 +111,8 @@ def reset(environ: Mapping[str, str], console: Console) -> int:
         return 0
     if is_locked(layout.lock):
         raise StackError(
-            f"A stack is running in {layout.root} (process {lock_owner(layout.lock)}). Stop it first."
+            f"A stack is running in {layout.root} (process {lock_owner(layout.lock)}). Stop it first, with Ctrl-C or"
+            " SIGTERM."
         )
     root = layout.root.resolve()
     if root in {Path.home().resolve(), PROJECT, *PROJECT.parents} or not layout.lock.exists():

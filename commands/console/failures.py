@@ -43,7 +43,7 @@ def explaining_missing(name: str, *, list_command: str) -> Iterator[None]:
 def explain_error(error: Exception) -> str | None:
     """Explain an expected error in words.
 
-    :return: the explanation; none if the error is unexpected and needs a traceback
+    :return: the explanation; None if the error is unexpected and needs a traceback
     """
     if isinstance(error, SettingsError):
         return f"Some settings are invalid:\n{error}"
@@ -63,5 +63,6 @@ def _explain_database_error(error: Exception) -> str | None:
     state = getattr(original, "pgcode", None)
     if state is None and isinstance(original, driver.OperationalError):
         reason = str(original).strip().splitlines()
-        return f"The database can't be reached: {reason[0] if reason else 'unknown reason'}"
+        cause = reason[0] if reason else "unknown reason"
+        return f"The database can't be reached ({cause}). Check DATABASE_URL and the server."
     return _NEXT_STEPS.get(state or "")

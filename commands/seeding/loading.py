@@ -48,8 +48,8 @@ class SeededKind(IntEnum):
 def seeded_id(kind: SeededKind, number: int) -> UUID:
     """Return the id of a seeded row.
 
-    The layout is that of a UUID of version 7 with a time in the first minutes of 1970, made of kind and number. Seeded
-    ids sort by number, and before all ids that the service creates.
+    The layout is that of a UUID of version 7. Kind and number form the timestamp, which is before 1972. Seeded ids of a
+    kind sort by number, and before all ids that the service creates.
 
     :param number: number of the row within the kind, below 2^32
     """

@@ -65,7 +65,7 @@ class OrderScenario:
 _BUYER_IDS = {name: persona_named(name).user_id for name in ("buyer", "buyer2")} | {
     f"student{number}": student_id(number) for number in range(1, STUDENTS + 1)
 }
-# Sorted by time, as ids and order numbers are. Personas have no unpaid orders, because unpaid orders are limited.
+# Sorted by time, because ids and order numbers grow with time. Personas have no unpaid orders, which are limited.
 # The last order is unpaid, so that it exists even without a gateway.
 ORDER_SCENARIOS = load_data("orders", tuple[OrderScenario, ...])
 _PAID_STATUSES = (states.PAID_ESCROW, states.PROCESSING, states.SHIPPED, states.DELIVERED)
@@ -103,7 +103,7 @@ class SandboxCheckout:
         return False
 
     def pay(self, *, buyer: Caller, order_id: UUID, channel: str, now: datetime) -> None:
-        """Pay an order like its buyer, and apply the payment.
+        """Pay an order in the name of the buyer, and apply the payment.
 
         :param now: time of the payment in the ledger. The gateway uses its own clock
         :raises ProviderUnavailableError: the gateway does not answer correctly
@@ -143,7 +143,7 @@ class SandboxCheckout:
 
 
 def has_all_scenarios(session: Session) -> bool:
-    """Return whether the last scenario has been played."""
+    """Return whether the last scenario has been played. Scenarios with paid orders may be missing."""
     return _find_order(session, ORDER_SCENARIOS[-1]) is not None
 
 

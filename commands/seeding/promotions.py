@@ -22,7 +22,7 @@ _FEATURED_COUNT = 8
 
 @dataclass(frozen=True)
 class FlashSaleData:
-    """A flash sale. ``quantity`` limits the items at the sale price; none means no limit."""
+    """A flash sale. ``quantity`` limits the units at the sale price; None means no limit."""
 
     percent_off: int
     quantity: int | None
@@ -64,7 +64,7 @@ _DATA = load_data("promotions", PromotionsData)
 def load_promotions(session: Session, *, now: datetime) -> int:
     """Create the promotions of the demo, unless the first vibe exists.
 
-    :param now: start of the promotions, or time from which starts are calculated
+    :param now: start of the promotions; a flash sale may start days later
     :return: number of new promotions
     """
     if session.scalar(select(Vibe.id).where(Vibe.slug == _DATA.vibes[0].slug)) is not None:

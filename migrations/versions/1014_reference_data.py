@@ -109,7 +109,7 @@ _SYNONYMS = (
     ("playstation 5", "ps5"),
 )
 
-# Banned terms with their harmless phrases. Screening folds words to lower case, without accents, singular.
+# Banned terms with their harmless phrases, as folded by the screening.
 _BANNED = {
     "weapon": {
         "gun": (

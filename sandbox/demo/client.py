@@ -23,8 +23,8 @@ class Caller:
         """Describe the caller.
 
         :param name: shown in the demo's output
-        :param token: none for an anonymous caller
-        :param abroad: the base URL is not the API's, so the output shows whole URLs
+        :param token: None for an anonymous caller
+        :param abroad: print full URLs, because the base URL is not the API's
         """
         self._base_url = base_url
         self._narrator = narrator

@@ -24,7 +24,7 @@ class Server(ABC):
         """Describe the server. ``launch`` or ``start`` runs it.
 
         :param directory: the data directory, created when missing
-        :param log_path: none means a log file beside the data directory
+        :param log_path: None means a log file beside the data directory
         :param inherited: file descriptors that stay open in the server
         """
         self.directory = directory
@@ -98,7 +98,7 @@ class Server(ABC):
 def http_status(port: int, path: str) -> int | None:
     """Request a path from a local server.
 
-    :return: the response's status, or none without a response within a second
+    :return: the response's status, or None without a response within a second
     """
     connection = http.client.HTTPConnection(HOST, port, timeout=ANSWER_SECONDS)
     try:

@@ -20,7 +20,7 @@ OBJECT_STORAGE_PORTS = (
     "s3_grpc",
     "admin",
 )
-# Ports whose neighbour at PAIRED_DISTANCE is used too.
+# Ports that also need the port at PAIRED_DISTANCE above.
 OBJECT_STORAGE_PAIRED_PORTS = frozenset({"admin"})
 
 

@@ -97,8 +97,7 @@ class Page:
         """Fetch the page's rows and count all rows.
 
         :param query: a fixed SELECT of this package with a column ``id``, without order and limit; may use
-            ``:since`` and
-            ``:until``
+            ``:since`` and ``:until``
         :return: the rows, newest first, and the total number of rows
         """
         values = {**parameters, "since": self.since, "until": self.until}

@@ -16,7 +16,7 @@ Body = dict[str, Any]
 
 
 def stored_json(value: object) -> str | None:
-    """Serialize a JSON value for a column, keeping none as NULL."""
+    """Serialize a JSON value for a column, keeping None as NULL."""
     return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -1,4 +1,4 @@
-"""Counters of calls per reference and operation, for tests that nothing is sent twice."""
+"""Counters of calls per reference and operation, so that tests can check that nothing is sent twice."""
 
 import sqlite3
 from datetime import datetime

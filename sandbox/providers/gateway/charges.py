@@ -145,7 +145,7 @@ def duplicate_reference() -> GatewayFailure:
 
 
 def find(connection: sqlite3.Connection, reference: str) -> sqlite3.Row | None:
-    """Fetch a transaction by reference, or none."""
+    """Fetch a transaction by reference, or None."""
     row: sqlite3.Row | None = connection.execute(
         "SELECT * FROM transactions WHERE reference = ?", (reference,)
     ).fetchone()

@@ -100,7 +100,7 @@ def finish_due(connection: sqlite3.Connection, *, now: datetime) -> None:
 
 
 def next_due_at(connection: sqlite3.Connection) -> float | None:
-    """Return the due time of the next pending refund in epoch seconds, or none."""
+    """Return the due time of the next pending refund in epoch seconds, or None."""
     moment = connection.execute("SELECT min(due_at) FROM refunds WHERE status = 'pending'").fetchone()[0]
     return None if moment is None else float(moment)
 

@@ -60,7 +60,7 @@ def wait_before_next_try(tries: int, *, scale: float) -> float | None:
 
     :param tries: number of attempts so far
     :param scale: share of the real gateway's delays
-    :return: seconds, or none after the last attempt
+    :return: seconds, or None after the last attempt
     """
     if tries >= MAXIMUM_TRIES:
         return None
@@ -136,7 +136,7 @@ def due(connection: sqlite3.Connection, *, now: datetime, limit: int) -> list[sq
 
 
 def next_due_at(connection: sqlite3.Connection, *, after: datetime) -> float | None:
-    """Return the due time of the next delivery after a given time in epoch seconds, or none."""
+    """Return the due time of the next delivery after a given time in epoch seconds, or None."""
     row = connection.execute(
         "SELECT min(due_at) FROM deliveries WHERE status = 'waiting' AND due_at > ?", (after.timestamp(),)
     ).fetchone()
@@ -157,7 +157,7 @@ def deliveries_of(
 ) -> list[dict[str, Any]]:
     """List deliveries with all attempts, newest first.
 
-    :param reference: of a transaction or transfer; none means all
+    :param reference: of a transaction or transfer; None means all
     """
     rows = connection.execute(
         "SELECT * FROM deliveries WHERE ? IS NULL OR reference = ? ORDER BY id DESC LIMIT ?",

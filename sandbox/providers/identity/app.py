@@ -10,7 +10,7 @@ from sandbox.providers.identity import flow, keys, tokens
 from sandbox.providers.identity.context import Identity
 
 MAXIMUM_BODY_BYTES = 65_536
-# The API fetches the keys again when a token has an unknown key id. This only saves regular fetches.
+# Caching is safe: the API fetches the keys again when a token has an unknown key id.
 KEYS_FRESH_SECONDS = 300
 
 log = structlog.stdlib.get_logger(__name__)
@@ -135,7 +135,7 @@ def _serve_scripts(app: Flask, identity: Identity) -> None:
 
     @app.post("/sandbox/rotate")
     def rotate_keys() -> Response:
-        """Create a new signing key. Earlier keys stay published."""
+        """Create a new signing key. The previous four keys stay published."""
         return jsonify({"kid": keys.rotate(identity).key_id})
 
 

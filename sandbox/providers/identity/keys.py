@@ -1,4 +1,4 @@
-"""Signing keys for tokens. The newest key signs, and earlier keys still verify."""
+"""Signing keys for tokens. The newest key signs, and the four keys before it still verify."""
 
 import base64
 import sqlite3
@@ -19,7 +19,7 @@ from sandbox.providers.identity.context import Identity
 
 ALGORITHM = "ES256"
 COORDINATE_BYTES = 32
-# Tokens are valid for an hour. More rotations within an hour intentionally invalidate old tokens.
+# A token is valid for an hour. Five rotations within an hour invalidate tokens of the oldest key early, on purpose.
 KEPT_KEYS = 5
 
 
@@ -59,7 +59,7 @@ def published(identity: Identity) -> list[SigningKey]:
 
 
 def rotate(identity: Identity) -> SigningKey:
-    """Create a new signing key. Tokens signed with the previous keys stay valid."""
+    """Create a new signing key. Tokens signed with the previous four keys stay valid."""
     with identity.store.transaction() as connection:
         _make(connection, identity.clock())
         connection.execute(
