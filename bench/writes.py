@@ -80,7 +80,8 @@ class Writes:
         return {
             "release": [self._release(number) for number in (last - RELEASING_STORES, last)],
             "place": [
-                ("POST", "/api/orders", headers, self._wish(product)) for product in self._recorded_products
+                ("POST", "/api/orders", headers, self._order_body(product))
+                for product in self._recorded_products
             ],
         }
 
@@ -130,7 +131,7 @@ class Writes:
             for number in self._numbers("_placed"):
                 buyer = number % self._application_buyers
                 headers = {"Authorization": f"Bearer {self._buyer_tokens[buyer]}"}
-                body = self._wish(self._product(number, buyer)).encode()
+                body = self._order_body(self._product(number, buyer)).encode()
                 yield Call("", request("POST", "/api/orders", body=body, headers=headers))
 
         def bare() -> Iterator[Call]:
@@ -316,7 +317,7 @@ class Writes:
         return product + CAMPUSES if product % SOLD_OUT_EVERY == 0 else product
 
     @staticmethod
-    def _wish(product: int) -> str:
+    def _order_body(product: int) -> str:
         return json.dumps({"items": [{"productId": row_id("product", product), "quantity": 1}]})
 
 

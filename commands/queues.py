@@ -42,7 +42,8 @@ def queues() -> None:
     )
     if report.workers is None:
         click.echo(
-            "The cache can't be reached, so Active shows 0. Check REDIS_URL.",
+            "The cache can't be reached, so the current work of workers is unknown and Active shows 0."
+            " Check REDIS_URL.",
             err=True,
         )
     else:

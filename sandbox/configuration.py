@@ -305,9 +305,13 @@ def _read_json(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise StackError(f"{path} cannot be read ({error}). Delete all state with `make reset`.") from error
+        raise StackError(
+            f"{path} cannot be read ({error}). Restore the file, or delete all state with `make reset`."
+        ) from error
     if not isinstance(content, dict):
-        raise StackError(f"{path} has unexpected content. Delete all state with `make reset`.")
+        raise StackError(
+            f"{path} has unexpected content. Restore the file, or delete all state with `make reset`."
+        )
     return content
 
 

@@ -90,7 +90,9 @@ def _kill_holders(path: Path, descriptor: int, *, report: Report, pause: Pause) 
         except ProcessLookupError:
             continue  # the process ended by itself
     if not wait_until(lambda: _try_lock(descriptor), timeout_seconds=_KILLED_SECONDS, pause=pause):
-        raise StackError(f"Processes of a killed run still hold {path} and cannot be stopped.")
+        raise StackError(
+            f"Processes of a killed run still hold {path} and cannot be stopped. Choose another DATA_DIR."
+        )
 
 
 def _try_lock(descriptor: int) -> bool:

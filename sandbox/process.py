@@ -212,7 +212,9 @@ def unprivileged_account(*paths: Path) -> Account | None:
         try:
             entry = pwd.getpwnam("nobody")
         except KeyError as error:
-            raise ProcessFailedError("Servers cannot run as root, and there is no user 'nobody'.") from error
+            raise ProcessFailedError(
+                "Servers cannot run as root, and there is no user nobody. Start the stack as another user."
+            ) from error
         user_id, group_id = entry.pw_uid, entry.pw_gid
     closed = any(not _open_to_all(parent) for path in paths for parent in path.resolve().parents)
     return Account(user_id, group_id, override=closed)

@@ -65,10 +65,16 @@ def banner(configuration: Configuration, *, seconds: float) -> list[str]:
         ("API", f"{base}/api"),
         ("Documentation", f"{base}/docs"),
         ("Staff pages", f"{base}/admin (not available yet)"),
-        ("Payment gateway", _whose(variables["GATEWAY_URL"], sandbox=configuration.sandbox_gateway)),
-        ("Identity provider", _whose(variables["IDENTITY_ISSUER"], sandbox=configuration.sandbox_identity)),
-        ("AI moderation", _whose(variables["AI_URL"], sandbox=configuration.sandbox_ai)),
-        ("Alerts", _where_alerts_go(configuration)),
+        (
+            "Payment gateway",
+            _describe_address(variables["GATEWAY_URL"], sandbox=configuration.sandbox_gateway),
+        ),
+        (
+            "Identity provider",
+            _describe_address(variables["IDENTITY_ISSUER"], sandbox=configuration.sandbox_identity),
+        ),
+        ("AI moderation", _describe_address(variables["AI_URL"], sandbox=configuration.sandbox_ai)),
+        ("Alerts", _describe_alert_destination(configuration)),
         ("Logs", str(configuration.layout.logs)),
     ]
     lines = ["", f"Ready in {seconds:.1f} s: {base}", ""]
@@ -88,7 +94,7 @@ def banner(configuration: Configuration, *, seconds: float) -> list[str]:
     return lines
 
 
-def _where_alerts_go(configuration: Configuration) -> str:
+def _describe_alert_destination(configuration: Configuration) -> str:
     """Describe the destination of alerts. A real chat's address is a secret and is not printed."""
     hook = configuration.variables["ALERT_CHAT_URL"]
     return (
@@ -98,7 +104,7 @@ def _where_alerts_go(configuration: Configuration) -> str:
     )
 
 
-def _whose(address: str, *, sandbox: bool) -> str:
+def _describe_address(address: str, *, sandbox: bool) -> str:
     return f"{address} ({'sandbox' if sandbox else 'external'})"
 
 

@@ -76,7 +76,7 @@ def up(environ: Mapping[str, str], console: Console) -> int:
         try:
             with held_lock(layout.lock, report=console.line, pause=signals.pause) as lock:
                 _require_port(port)
-                _tell_of_last_run(layout, console)
+                _report_killed_run(layout, console)
                 _run(environ, layout, console, signals=signals, lock=lock, started=started)
         except StopRequestedError:
             console.line("Stopped.")
@@ -220,7 +220,7 @@ def _require_port(port: int) -> None:
         )
 
 
-def _tell_of_last_run(layout: Layout, console: Console) -> None:
+def _report_killed_run(layout: Layout, console: Console) -> None:
     if layout.state.exists():
         console.line("The last run was killed. The databases recover by themselves.")
 

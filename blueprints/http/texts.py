@@ -12,7 +12,9 @@ FIELD_INVALID = "{name} is invalid. See invalid_params."
 FIELDS_INVALID = "{names} and {last_name} are invalid. See invalid_params."
 BODY_COMPRESSED = "The body must not be compressed."
 UPLOAD_NOT_STORED = "The server cannot store the file right now. Try again in 30 seconds."
-REQUEST_UNREADABLE = "The server could not read the request ({error})."
+REQUEST_UNREADABLE = (
+    "The server could not read the request ({error}). Check the URL, the headers and the body."
+)
 METHOD_NOT_ALLOWED = "This resource does not support {method}. Use one of the methods in the Allow header."
 
 # Failures of the service

@@ -267,7 +267,9 @@ class RefundRow(RefundSummary):
     times_returned = StrictInteger(
         minimum=0,
         required=True,
-        metadata={"description": "How many times the refund was sent and came back to the gateway."},
+        metadata={
+            "description": "Number of times that the refund was sent and then returned to the gateway."
+        },
     )
     age_seconds = StrictInteger(
         minimum=0,

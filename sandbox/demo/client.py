@@ -79,7 +79,9 @@ class Caller:
         try:
             answer = self._session.send(request, timeout=_TIMEOUTS_SECONDS)
         except requests.RequestException as error:
-            raise DemoFailedError(f"{self._base_url} does not answer: {type(error).__name__}.") from error
+            raise DemoFailedError(
+                f"{self._base_url} does not answer ({type(error).__name__}). Run `make status` for details."
+            ) from error
         content = _content(answer)
         if answer.status_code != expected:
             self._narrator.answered(answer.status_code, content)

@@ -39,7 +39,7 @@ def play(target: Target, narrator: Narrator, *, pause: Callable[[float], None] =
     order = _order(people, narrator, product, address)
     fees = _pay(people, target, narrator, order, pause=pause)
     order = _fulfil(people, narrator, order)
-    _show_books(people, narrator, order)
+    _show_statements(people, narrator, order)
     _show_trail(people, narrator, order)
     narrator.step("Clean up: delete the address (the order keeps a copy)")
     people.buyer.delete(f"/api/users/me/addresses/{address['id']}", "id", "deleted")
@@ -192,7 +192,7 @@ def _fulfil(people: People, narrator: Narrator, order: Mapping[str, Any]) -> dic
     return delivered
 
 
-def _show_books(people: People, narrator: Narrator, order: Mapping[str, Any]) -> None:
+def _show_statements(people: People, narrator: Narrator, order: Mapping[str, Any]) -> None:
     narrator.step("Statements of the buyer and the vendor")
     for caller in (people.buyer, people.vendor):
         entries = caller.get(
