@@ -31,8 +31,8 @@ ESCROW_DRIFT = AlertTexts(
     ),
     first_step=(
         "1. Refund no order until the cause is known. 2. Run `marketplace ledger verify` to list the broken rows, and"
-        " `marketplace payouts reconcile` to list differences to the gateway. 3. Correct an error with a new ledger"
-        " transaction; entries cannot be edited. 4. Have an officer with `canManagePlatform` propose to resume payouts"
+        " `marketplace payouts reconcile` to list differences to the gateway. 3. Resolve the differences, and hand a"
+        " broken invariant to an engineer. 4. Have an officer with `canManagePlatform` propose to resume payouts"
         " (`POST /api/platform/proposals` with kind `payout_resume`), and another officer approve the proposal."
     ),
     resolution=(
@@ -61,8 +61,8 @@ REFUND_CAME_BACK = AlertTexts(
     ),
     first_step=(
         "1. Find the refund: `GET /api/payments/refunds?status=failed`. 2. Ask the gateway for the cause."
-        " 3. Retry the refund (`POST /api/payments/refunds/:id/retry`) or credit the buyer's wallet"
-        " (`POST /api/payments/refunds/:id/credit`)."
+        " 3. If the cause has passed, retry the refund: `POST /api/payments/refunds/:id/retry`. If the bank cannot"
+        " receive it, credit the wallet: `POST /api/payments/refunds/:id/credit`."
     ),
     resolution="Ends when the refund is retried, sent or credited, or an officer resolves it.",
 )
@@ -101,7 +101,8 @@ WEBHOOK_DEAD = AlertTexts(
     ),
     first_step=(
         "1. List the events: `marketplace webhooks list --state dead`. 2. Read the last error:"
-        " `marketplace webhooks show ID`. 3. Correct the cause. 4. Replay the event:"
+        " `marketplace webhooks show ID`. 3. Find the error in docs/dead-letters.md and correct the cause."
+        " 4. Replay the event:"
         " `marketplace webhooks replay --id ID --dry-run`, then without `--dry-run`."
     ),
     resolution="Ends when no event of the type is dead, or an officer resolves it.",
@@ -180,7 +181,8 @@ PAYOUT_EXCEPTION = AlertTexts(
     ),
     first_step=(
         "1. Find the gateway's id: `GET /api/payouts/exceptions`. 2. Look up the cause in the gateway's dashboard."
-        " 3. Record the result: `POST /api/payouts/exceptions/:id/resolve` with a note."
+        " 3. Record the result: `POST /api/payouts/exceptions/:id/resolve` with a note. The next batch pays a vendor"
+        " again; the owner of a wallet must request the withdrawal again."
     ),
     resolution="Ends when the exception is resolved, or an officer resolves the alert.",
 )
@@ -191,9 +193,10 @@ TRANSFER_UNKNOWN = AlertTexts(
         " The secret key may be in the wrong hands."
     ),
     first_step=(
-        "1. Find the gateway's id: `GET /api/payouts/exceptions`. 2. Find out in the gateway's dashboard which account"
-        " or key made the transfer. 3. If no colleague made it, replace the secret key at the gateway and in"
-        " `GATEWAY_SECRET_KEY`. 4. Record the result: `POST /api/payouts/exceptions/:id/resolve`."
+        "1. Find out in the gateway's dashboard which account or key made the transfer. 2. If no colleague made it,"
+        " replace the secret key at the gateway at once. Then change `GATEWAY_SECRET_KEY` and restart all processes."
+        " 3. Find the exception: `GET /api/payouts/exceptions?status=open`."
+        " 4. Record the result: `POST /api/payouts/exceptions/:id/resolve`."
     ),
     resolution="Ends when the exception is resolved, or an officer resolves the alert.",
 )
@@ -204,9 +207,10 @@ TRANSFER_UNKNOWN_FAILED = AlertTexts(
         " Nothing was posted. The secret key may be in the wrong hands."
     ),
     first_step=(
-        "1. Find the gateway's ids: `GET /api/payouts/exceptions`. 2. Find out in the gateway's dashboard which account"
-        " or key made the transfers. 3. If no colleague made them, replace the secret key at the gateway and in"
-        " `GATEWAY_SECRET_KEY`. 4. Resolve each exception: `POST /api/payouts/exceptions/:id/resolve`."
+        "1. Find out in the gateway's dashboard which account or key made the transfers. 2. If no colleague made them,"
+        " replace the secret key at the gateway at once. Then change `GATEWAY_SECRET_KEY` and restart all processes."
+        " 3. Find the exceptions: `GET /api/payouts/exceptions?status=open`."
+        " 4. Resolve each exception: `POST /api/payouts/exceptions/:id/resolve`."
     ),
     resolution="Ends when all of these exceptions are resolved, or an officer resolves the alert.",
 )
@@ -337,6 +341,7 @@ REFUND_AMOUNT_DIFFERS = AlertTexts(
         "1. Compare the refund in the gateway's dashboard with the facts: `amountMinor` here, `toldMinor` at the"
         " gateway. 2. When the gateway has sent it, credit the refund: `POST /api/payments/refunds/:id/credit`."
         " The sent amount is posted; the difference goes to the buyer's wallet, or the buyer owes it."
+        " If the gateway has not sent it, ask the gateway to correct the amount."
     ),
     resolution="Ends when the refund is retried, sent or credited, or an officer resolves it.",
 )
@@ -375,8 +380,8 @@ CHARGE_QUARANTINED = AlertTexts(
     ),
     first_step=(
         "1. Find the charge and the reason: `GET /api/payments/quarantine`. 2. Decide:"
-        " `POST /api/payments/quarantine/:id/resolve` with a note and the action `accept_rest` (the buyer pays any"
-        " difference), `refund` or `wallet`."
+        " `POST /api/payments/quarantine/:id/resolve` with a note and an action. Use `accept_rest` if the buyer wants"
+        " the order and pays any difference, `refund` if not, `wallet` if the gateway cannot return the money."
     ),
     resolution="Ends when finance resolves the charge, or an officer resolves the alert.",
 )

@@ -180,7 +180,7 @@ class ConflictError(MarketplaceError):
 
 
 class StaleRevisionError(ConflictError):
-    """The resource has changed since the client read it."""
+    """The resource has changed since the client read it. Read it again and repeat the change."""
 
     reason = "stale-revision"
 

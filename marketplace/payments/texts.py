@@ -72,7 +72,7 @@ REFUND_CREDITED_AFTER_CHARGEBACK_BODY = (
 )
 
 CHARGED_BACK_TITLE = "Your bank returned a payment to you"
-CHARGED_BACK_BODY = "Your bank has returned {amount} of a payment to you."
+CHARGED_BACK_BODY = "Your bank has returned {amount} to you that you had paid us."
 CHARGED_BACK_REFUNDS_CANCELLED = "We therefore cancelled refunds of {amount} that we had not sent yet."
 CHARGED_BACK_KEPT_IN_WALLET = "{amount} of these refunds that your bank did not return is in your wallet."
 CHARGED_BACK_DUPLICATE = "We had already paid you {amount} of the returned money."
@@ -113,6 +113,7 @@ ORDER_REFUNDED_TO_GATEWAY = (
     "{amount} of order {order_number} is being refunded to your original payment method."
 )
 ORDER_REFUNDED_FOR_VENDOR = "{amount} of order {order_number} is being refunded to the buyer."
+REASON_ON_ORDER = "The history of the order shows the reason."
 ORDER_REFUNDED_ITEMS = "Refunded items: {items}."
 ORDER_REFUNDED_CLOSED = "The order is closed."
 ORDER_REFUNDED_OPEN = "The order continues, and the rest of the payment stays in escrow."
@@ -127,7 +128,7 @@ CHARGEBACK_FOR_VENDOR = "The buyer's bank took back {amount} of order {order_num
 ORDER_DISPUTED_TITLE = "An order is on hold"
 ORDER_DISPUTED_BODY = (
     "The buyer's bank is disputing the payment for order {order_number}. Do not hand over the goods. The money stays in"
-    " escrow until our staff have decided."
+    " escrow until our staff have decided. If the buyer already has the goods, keep your proof of delivery."
 )
 
 ORDER_CANCELLED_TITLE = "An order was cancelled"

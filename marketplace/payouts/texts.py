@@ -16,8 +16,8 @@ PAYOUT_SENT_AFTER_RETURN_BODY_WALLET = (
     "{amount} was sent to your bank account {account_number},"
     " although we had already returned the amount to your wallet."
 )
-RETURNED_AMOUNT_DEDUCTED_STORE = "We deducted {amount} from your balance again."
-RETURNED_AMOUNT_DEDUCTED_WALLET = "We deducted {amount} from your wallet again."
+RETURNED_AMOUNT_DEDUCTED_STORE = "We therefore took {amount} back from your balance."
+RETURNED_AMOUNT_DEDUCTED_WALLET = "We therefore took {amount} back from your wallet."
 RETURNED_AMOUNT_OWED_STORE = "You owe us {amount}. We will deduct it from your next earnings."
 RETURNED_AMOUNT_OWED_WALLET = (
     "You owe us {amount}. We will deduct it from the next amounts that your wallet receives."

@@ -254,7 +254,9 @@ def claw_back(
         order,
         {
             order.buyer_id: _REFUNDED_TEXTS[refund_request.destination].format(**placeholders),
-            order.vendor_user_id: f"{texts.ORDER_REFUNDED_FOR_VENDOR.format(**placeholders)} {vendor_debt}",
+            order.vendor_user_id: " ".join(
+                [texts.ORDER_REFUNDED_FOR_VENDOR.format(**placeholders), texts.REASON_ON_ORDER, vendor_debt]
+            ),
         },
         cause=f"order:{order.id}:clawback:{order.clawed_back_minor}",
         now=act.now,
@@ -427,6 +429,7 @@ def _notify_parties(
         order.vendor_user_id: " ".join(
             [
                 texts.ORDER_REFUNDED_FOR_VENDOR.format(**placeholders),
+                texts.REASON_ON_ORDER,
                 *shared,
                 *([texts.ORDER_REFUNDED_RESTOCKED] if restocked else []),
             ]

@@ -184,7 +184,7 @@ def test_failed_wallet_payout_returns_to_the_wallet(session: Session) -> None:
     answer(session, transfer, "success")
     assert payable_balance_of(session, payee) == 0
     news = row_of(session, "notifications", user_id=payee.user.id, type="payout_sent")
-    assert news["body"].endswith("We deducted NGN 5,000.00 from your wallet again.")
+    assert news["body"].endswith("We therefore took NGN 5,000.00 back from your wallet.")
     assert_ledger_is_consistent(session)
 
 
@@ -263,7 +263,7 @@ def test_failed_transfer_sent_after_all_is_deducted_from_the_balance(
     news = row_of(session, "notifications", user_id=case.payee.user.id, type="payout_sent")
     assert news["title"] == "Your returned payout was sent after all"
     assert news["body"].endswith(
-        " returned the amount to your balance. We deducted NGN 5,000.00 from your balance again."
+        " returned the amount to your balance. We therefore took NGN 5,000.00 back from your balance."
     )
     assert open_about(session, case.alert_subject) == {"TRANSFER_SENT_AFTER_ALL": "SEV-1"}
     assert batch_status(session, case.batch_id) == "completed"
@@ -290,7 +290,7 @@ def test_failed_transfer_sent_after_all_leaves_a_debt_above_the_balance(session:
     assert fetch_balance(session, account=debt) == OWED_MINOR - 100
     news = row_of(session, "notifications", user_id=case.payee.user.id, type="payout_sent")
     assert news["body"].endswith(
-        " We deducted NGN 1.00 from your balance again."
+        " We therefore took NGN 1.00 back from your balance."
         " You owe us NGN 4,999.00. We will deduct it from your next earnings."
     )
     assert_ledger_is_consistent(session)
