@@ -142,7 +142,7 @@ def open_operation(page: Page, tag: str, path: str) -> Locator:
     return page.locator(".opblock.is-open")
 
 
-def test_operation_unfolds_to_parameters_and_responses(visit: Callable[..., Visit]) -> None:
+def test_expanded_operation_shows_parameters_and_responses(visit: Callable[..., Visit]) -> None:
     docs = visit()
     docs.go("/docs")
     block = open_operation(docs.page, "catalog", "/api/products/{product_id}")
@@ -161,7 +161,7 @@ def test_operation_can_be_tried_out_in_the_documentation(visit: Callable[..., Vi
     expect(block.locator(".live-responses-table")).to_contain_text('"live"')
 
 
-def test_documentation_without_scripts_links_to_the_document(visit: Callable[..., Visit]) -> None:
+def test_documentation_without_scripts_links_to_the_openapi_document(visit: Callable[..., Visit]) -> None:
     docs = visit(java_script_enabled=False)
     docs.go("/docs")
     docs.page.get_by_role("link", name="/openapi.json").click()

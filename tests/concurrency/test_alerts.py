@@ -22,7 +22,7 @@ def raised(database: Database, subject: str, number: int) -> object:
     )
 
 
-def test_concurrent_raises_of_same_alert_are_a_single_alert(database: Database) -> None:
+def test_concurrent_raises_of_same_alert_create_a_single_alert(database: Database) -> None:
     subject = some_subject()
 
     results = at_once(lambda number: raised(database, subject, number), range(RAISERS))

@@ -175,7 +175,7 @@ class TestHostedPage:
         opened = database.in_transaction(lifecycle.record_hosted_page, intent=intent, page=page, now=NOW)
         return opened.reference, opened.page
 
-    def test_concurrent_openings_share_the_hosted_page_of_a_single_call(
+    def test_concurrent_initializations_share_a_single_hosted_page(
         self, database: Database, gateway: TestGateway, settings: Settings, shop: Shop, order_id: UUID
     ) -> None:
         pages = at_once(lambda _: self.open(database, gateway, settings, shop, order_id), range(8))

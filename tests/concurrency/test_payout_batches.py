@@ -274,7 +274,7 @@ def test_account_changed_during_approval_and_dispatch_is_never_paid_unapproved(
     assert_whole(database)
 
 
-def test_first_of_payout_lease_and_void_wins(database: Database) -> None:
+def test_first_of_concurrent_payout_lease_and_void_wins(database: Database) -> None:
     """A worker leases a payout while another voids payouts to replaced accounts. Each holds the row lock first once."""
 
     def give_up(session: Session, batch_id: UUID) -> int:

@@ -102,7 +102,9 @@ def test_concurrent_messages_of_a_sender_have_a_single_contact(database: Databas
 
 
 @pytest.mark.parametrize("_round", range(5))
-def test_concurrent_statuses_of_a_message_leave_the_last_status(database: Database, _round: int) -> None:
+def test_concurrent_statuses_of_a_message_keep_the_most_advanced_status(
+    database: Database, _round: int
+) -> None:
     ours = database.in_transaction(log_delivery)
     words = ["sent", "failed", "delivered", "read"] * 2
     inbox = [receive(database, envelope(status(ours, word))) for word in words]

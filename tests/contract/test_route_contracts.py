@@ -78,7 +78,7 @@ def test_built_row_matches_the_contract(row: Row) -> None:
         assert TIERS[contract.limit] == row.limit
 
 
-def test_routes_share_a_limit_exactly_as_the_rows_declare() -> None:
+def test_routes_share_rate_limits_exactly_as_specified() -> None:
     scopes = defaultdict(set)
     for row in BUILT:
         limit = CONTRACTS[key_of(row)].limit
@@ -108,7 +108,7 @@ def test_specification_row_is_consistent(row: Row) -> None:
     assert row.access.token == "required" or not (row.access.roles or row.access.restricted)
 
 
-def test_every_route_has_a_contract_or_is_a_page_of_the_edge(app: Flask) -> None:
+def test_every_route_has_a_contract_or_is_a_listed_exception(app: Flask) -> None:
     served = {
         (method, rule.rule)
         for rule in app.url_map.iter_rules()
@@ -120,7 +120,7 @@ def test_every_route_has_a_contract_or_is_a_page_of_the_edge(app: Flask) -> None
     assert {method for method, path in served - declared} == {"GET"}
 
 
-def test_contract_requires_access_and_limit() -> None:
+def test_contract_without_access_or_limit_is_refused() -> None:
     parameters = inspect.signature(ContractBlueprint.route_under_contract).parameters
     for name in ("auth", "limit"):
         assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
@@ -130,6 +130,6 @@ def test_contract_requires_access_and_limit() -> None:
         ContractBlueprint("undecided", "/undecided", "").get("", auth=contracts()[0].access)
 
 
-def test_summary_counts_rows_to_come() -> None:
+def test_summary_counts_built_and_missing_rows() -> None:
     to_come = len(ROWS) - len(CONTRACTS)
     assert summary() == f"specification: {len(CONTRACTS)} of {len(ROWS)} rows built, {to_come} to come"

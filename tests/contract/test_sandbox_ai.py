@@ -83,7 +83,7 @@ class TestProvider:
         for key in (None, "another"):
             assert call(address, {"model": "omni", "input": "x"}, key).status_code == 401
 
-    def test_script_plans_outcomes_and_reads_received_texts(self, address: str) -> None:
+    def test_planned_outcomes_apply_and_received_texts_are_listed(self, address: str) -> None:
         assert (
             plan(address, outcome="flagged", categories=["hate"], count=2).json()["data"]
             == [{"outcome": "flagged", "categories": ["hate"]}] * 2

@@ -63,7 +63,7 @@ def test_transfer_beyond_the_balance_is_refused(gateway: Client) -> None:
 
 
 @pytest.mark.parametrize("outcome", ["failed", "reversed"])
-def test_next_transfer_ends_as_planned_and_money_is_returned(
+def test_next_transfer_has_the_planned_outcome_and_returns_the_money(
     gateway: Client, receiver: Receiver, outcome: str
 ) -> None:
     gateway.paid("checkout-funds")
@@ -89,7 +89,7 @@ def test_transfer_with_timed_out_response_still_takes_effect(gateway: Client, re
     assert gateway.balance() == 477_500
 
 
-def test_hanging_call_does_not_delay_the_stop(receiver: Receiver, tmp_path: Path) -> None:
+def test_hanging_call_does_not_delay_the_shutdown(receiver: Receiver, tmp_path: Path) -> None:
     server = providers(receiver, tmp_path, hang_seconds=120.0)
     server.start()
     client = Client(server.gateway_url)

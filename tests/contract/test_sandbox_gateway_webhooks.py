@@ -53,7 +53,7 @@ def test_duplicate_events_are_identical(gateway: Client, receiver: Receiver) -> 
     )
 
 
-def test_delay_holds_back_only_the_event(gateway: Client, receiver: Receiver) -> None:
+def test_delay_postpones_the_event_but_not_the_payment(gateway: Client, receiver: Receiver) -> None:
     gateway.paid("checkout-late", delaySeconds=600)
     assert gateway.ok("GET", "/transaction/verify/checkout-late")["status"] == "success"
     delivery = gateway.ok("GET", "/sandbox/deliveries?reference=checkout-late")[0]
@@ -125,7 +125,7 @@ def test_slow_webhook_response_counts_as_timeout(gateway: Client, receiver: Rece
     assert delivery["answers"][-1]["status"] == 200
 
 
-def test_retry_schedule_matches_the_real_gateway_and_ends() -> None:
+def test_retry_schedule_matches_the_real_gateway() -> None:
     waits = [wait_before_next_try(tries, scale=1.0) for tries in range(1, MAXIMUM_TRIES + 1)]
     assert waits[:3] == [180.0] * 3
     assert waits[3:-1] == [3_600.0] * 72

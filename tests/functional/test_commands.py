@@ -664,7 +664,7 @@ def test_caddyfile_matches_the_route_contracts() -> None:
     assert written == render_caddyfile(contracts()), "run `marketplace proxy caddyfile > deploy/Caddyfile`"
 
 
-def test_caddyfile_sends_waiting_routes_to_waiting_processes() -> None:
+def test_caddyfile_sends_each_route_to_the_declared_process_group() -> None:
     shown = render_caddyfile(contracts())
     blocks = re.findall(r"method ([A-Z ]+)\n\t\tpath_regexp (\S+)\n", shown)
     for contract in contracts():

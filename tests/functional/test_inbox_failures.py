@@ -296,7 +296,7 @@ class TestKilledAt:
         payments.until_paid(SWEPT_SECONDS)
         payments.assert_once()
 
-    def test_worker_killed_after_lease(self, site: ServiceProcesses, shop: Shop) -> None:
+    def test_worker_killed_after_lease_applies_event_once(self, site: ServiceProcesses, shop: Shop) -> None:
         """The worker has the row and waits for another record of the same event, before any write."""
         payments = Payments(site, shop, 1)
         payments.store()
@@ -312,7 +312,7 @@ class TestKilledAt:
         assert payments.paid() == 0
         self.after_kill(site, payments)
 
-    def test_worker_killed_after_effect_before_commit(self, site: ServiceProcesses, shop: Shop) -> None:
+    def test_worker_killed_before_commit_applies_event_once(self, site: ServiceProcesses, shop: Shop) -> None:
         """All writes are done except the final status, because the table is locked against changes only."""
         payments = Payments(site, shop, 1)
         [body] = payments.bodies.values()
@@ -333,7 +333,9 @@ class TestKilledAt:
         assert site.query("SELECT 1 FROM ledger_transactions WHERE source = %s", f"charge:{charge}") == []
         self.after_kill(site, payments)
 
-    def test_worker_killed_after_commit_before_wake_up(self, site: ServiceProcesses, shop: Shop) -> None:
+    def test_worker_killed_before_wake_up_creates_refund_once(
+        self, site: ServiceProcesses, shop: Shop
+    ) -> None:
         """A duplicate charge creates a refund, and the wake-up for the refund is never sent."""
         with site.database.transaction() as session:
             order_id = paid_order(session, shop)
@@ -369,10 +371,8 @@ class TestKilledAt:
         with site.database.reading() as session:
             assert_ledger_is_consistent(session)
 
-    def test_worker_killed_after_recording_failure_before_scheduling_retry(
-        self, site: ServiceProcesses
-    ) -> None:
-        """Only the row records the retry. The next worker processes the row when due."""
+    def test_overdue_retry_without_queued_message_is_processed(self, site: ServiceProcesses) -> None:
+        """The row alone records the retry, as after a worker killed before scheduling the retry."""
         body = event_of(charge_data(f"checkout-{uuid4().hex}", 100))
         site.query(
             "INSERT INTO webhook_inbox (provider, body, status, attempts, due_at)"

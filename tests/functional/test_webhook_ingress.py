@@ -215,7 +215,14 @@ def test_compressed_body_is_refused(ingress: Ingress, entry: str, path: str) -> 
         ({"Content_Length": "-2"}, b"{}"),
         ({"Content_Length": "two"}, b"{}"),
     ],
-    ids=["packed chunks", "chunks not last", "no size", "negative size", "negative length", "no length"],
+    ids=[
+        "compressed chunks",
+        "chunked encoding not last",
+        "invalid chunk size",
+        "negative chunk size",
+        "negative length",
+        "invalid length",
+    ],
 )
 def test_malformed_request_is_refused_and_not_stored(
     ingress: Ingress, entry: str, headers: dict[str, str], body: bytes

@@ -141,7 +141,7 @@ def contradicts(query: dict[str, Any]) -> bool:
     return bool(query.get("minPrice", 0) > query.get("maxPrice", 10**10))
 
 
-def test_listing_filters_and_sorts_as_the_model_does(model: CatalogModel) -> None:
+def test_listing_filters_and_sorts_match_the_model(model: CatalogModel) -> None:
     vendors = st.sampled_from([*map(str, model.stores), str(uuid4())])
 
     @EXAMPLES
@@ -156,7 +156,7 @@ def test_listing_filters_and_sorts_as_the_model_does(model: CatalogModel) -> Non
     check()
 
 
-def test_search_filters_as_the_model_does(model: CatalogModel) -> None:
+def test_search_filters_match_the_model(model: CatalogModel) -> None:
     vendors = st.sampled_from([*map(str, model.stores), str(uuid4())])
     fields = {name: field for name, field in of_stores(model).items() if name != "sort"}
 
@@ -185,7 +185,7 @@ def test_model_has_products_for_each_filter_and_sort(model: CatalogModel) -> Non
     assert len({item.published_at for item in shown}) < len(shown)
 
 
-def test_store_listing_filters_and_sorts_as_the_model_does(model: CatalogModel) -> None:
+def test_store_listing_filters_and_sorts_match_the_model(model: CatalogModel) -> None:
     @EXAMPLES
     @given(st.sampled_from(model.stores), queries(**of_stores(model)))
     def check(vendor_id: UUID, query: dict[str, Any]) -> None:
@@ -202,7 +202,7 @@ def test_store_listing_filters_and_sorts_as_the_model_does(model: CatalogModel) 
 
 
 @pytest.mark.parametrize("route", ["new-arrivals", "exclusives", "trending"])
-def test_special_listing_filters_and_sorts_as_the_model_does(model: CatalogModel, route: str) -> None:
+def test_special_listing_filters_and_sorts_match_the_model(model: CatalogModel, route: str) -> None:
     def belongs(item: Item) -> bool:
         if route == "exclusives":
             return item.exclusive and item.store_verified
@@ -236,7 +236,7 @@ def test_bulk_lookup_keeps_the_requested_order(model: CatalogModel) -> None:
     check()
 
 
-def test_own_inventory_filters_and_sorts_as_the_model_does(model: CatalogModel) -> None:
+def test_own_inventory_filters_and_sorts_match_the_model(model: CatalogModel) -> None:
     own = [item for item in model.items if item.vendor_id == model.owned and item.status != "deleted"]
     fields = {
         "category": places(model)["category"],

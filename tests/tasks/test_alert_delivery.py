@@ -233,7 +233,9 @@ class TestDelivery:
         assert (len(chat_texts()), len(mail.mails)) == (1, 1)
         assert chat_texts()[0].startswith("*[SEV-1] REFUND_STUCK")
 
-    def test_event_is_done_without_channels(self, paying_services: Services, clock: MovableClock) -> None:
+    def test_alert_event_is_done_without_channels(
+        self, paying_services: Services, clock: MovableClock
+    ) -> None:
         case = Case(paying_services, clock)
 
         case.run()
@@ -241,7 +243,7 @@ class TestDelivery:
         assert case.done()
         assert case.messages() == []
 
-    def test_alert_resolved_before_delivery_says_so(
+    def test_message_of_alert_resolved_before_delivery_states_the_resolution(
         self, case: Case, chat_texts: Callable[[], list[str]]
     ) -> None:
         case.resolve()
@@ -466,7 +468,7 @@ class TestHangingChannel:
         )
         hanging.let_go.set()
 
-    def test_hanging_channel_holds_one_thread_and_chat_continues(
+    def test_hanging_mail_channel_blocks_one_worker_and_chat_continues(
         self,
         hanging_services: Services,
         hanging: HangingChannel,
@@ -598,7 +600,7 @@ class TestAlertsOfTasks:
         assert not is_open()
 
 
-def test_channel_accepts_severities_up_to_minimum() -> None:
+def test_channel_accepts_severities_from_the_minimum_on() -> None:
     assert [messages.is_severe_enough("SEV-2", severity) for severity in kinds.SEVERITIES] == [
         True,
         True,

@@ -296,7 +296,7 @@ class TestBlockedResend:
             (change_account_days_ago, ["account_replaced"]),
         ],
     )
-    def test_void_payout_is_not_sent_again_and_the_last_poll_says_why(
+    def test_blocked_payout_is_not_resent_and_final_alert_names_the_reasons(
         self, case: Case, payee: Payee, change: Callable[[Session, Payee], None], reasons: list[str]
     ) -> None:
         self.apply_change(case, payee, change)

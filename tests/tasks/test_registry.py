@@ -82,7 +82,7 @@ def test_every_module_that_registers_tasks_is_imported() -> None:
     assert registering == {module.__name__.removeprefix("tasks.") for module in all_tasks.MODULES}
 
 
-def test_the_dispatcher_has_a_handler_for_each_stored_topic() -> None:
+def test_dispatcher_has_a_handler_for_each_stored_topic() -> None:
     assert sorted(dispatcher.HANDLERS) == [
         "alert.send",
         "payout.ask",

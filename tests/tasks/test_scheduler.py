@@ -239,7 +239,9 @@ class TestFailures:
         state = stage.state(task)
         assert (state.outcome, state.error, state.runs, state.failures) == ("succeeded", None, 3, 0)
 
-    def test_repeated_failure_raises_one_alert_until_success(self, stage: Stage, database: Database) -> None:
+    def test_third_consecutive_failure_raises_an_alert_until_success(
+        self, stage: Stage, database: Database
+    ) -> None:
         fails = [True] * 4 + [False]
 
         def work() -> None:
@@ -325,7 +327,7 @@ class TestFailures:
 
         assert stage.state(task).run_by == "worker-1"
 
-    def test_lost_run_that_returns_changes_nothing(self, stage: Stage) -> None:
+    def test_late_result_of_a_lost_run_is_ignored(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
         one, other = stage.scheduler(), stage.scheduler(by="worker-2")
         stage.start_due(one, FULL_HOUR)
@@ -437,7 +439,7 @@ class TestOperators:
             {"timetable": "0 * * * *"},
         ]
 
-    def test_start_of_run_fails_when_operator_changed_task_meanwhile(self, stage: Stage) -> None:
+    def test_run_does_not_start_when_operator_changed_task_meanwhile(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
         stage.start_due(stage.scheduler(), FULL_HOUR)
         stage.clock.now = FULL_HOUR + minutes(1)
@@ -523,7 +525,7 @@ def audited(database: Database, task: PeriodicTask) -> list[tuple[Any, ...]]:
 
 
 class TestClocks:
-    def test_a_small_step_back_repeats_no_tick(self, stage: Stage) -> None:
+    def test_small_backward_clock_step_repeats_no_tick(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
         one = stage.scheduler()
         stage.start_due(one, FULL_HOUR)

@@ -45,6 +45,6 @@ def test_alert_kind_has_severity_permission_and_clear_texts(identifier: str, kin
     assert kind.resolution_rule
 
 
-def test_log_lines_set_no_severity() -> None:
+def test_log_calls_pass_no_severity() -> None:
     """Severities belong to alerts only."""
     assert not re.search(r"_log\.\w+\([^)]*severity=", sources(), re.DOTALL)

@@ -237,7 +237,7 @@ class TestFindings:
         assert [word in reason for reason in reasons if word] == ([True] if word else [])
         assert bool(reasons) == bool(word)
 
-    def test_price_is_not_judged_with_fewer_than_twenty_prices(self) -> None:
+    def test_price_is_not_compared_with_fewer_than_twenty_prices(self) -> None:
         assert (
             find_rule_violations(
                 replace(FIT, price_minor=10**9),

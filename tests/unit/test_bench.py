@@ -27,7 +27,7 @@ def test_percentile_is_the_nearest_rank(percent: float, expected: float) -> None
     assert percentile([10, 1, 9, 2, 8, 3, 7, 4, 6, 5], percent) == expected
 
 
-def test_percentile_of_single_value_is_that_value_and_of_none_is_zero() -> None:
+def test_percentile_of_single_value_is_the_value_and_of_nothing_is_zero() -> None:
     assert percentile([7.5], 99) == 7.5
     assert percentile([], 50) == 0
 
@@ -38,7 +38,7 @@ def test_percentile_out_of_range_is_refused(percent: float) -> None:
         percentile([1], percent)
 
 
-def test_runs_add_up() -> None:
+def test_figures_of_two_runs_are_combined() -> None:
     total = run_of(100, seconds=1, cpu=Cpu(0.1, 0.2, 0.3)) + run_of(300, seconds=3, cpu=Cpu(0.3, 0.2, 0.1))
     assert (total.requests, total.seconds, total.per_second) == (400, 4, 100)
     assert total.cpu_ms(total.cpu.web) == pytest.approx(1.0)
@@ -116,7 +116,7 @@ def test_figure_with_failed_requests_meets_no_target() -> None:
     assert "FAILURES {429: 800}" in report.table([row])
 
 
-def test_recorded_ids_become_values_of_the_floor() -> None:
+def test_recorded_ids_become_parameters_of_the_floor_statements() -> None:
     order = row_id("shipped", 7)
     recorded = Recorded([], ["BEGIN", f"SELECT '{order}', 'order:{order}', 'a%'", "COMMIT"], None)
     floor = floor_of(recorded, {order: "order"})
@@ -154,7 +154,7 @@ def test_generated_id_is_captured_and_reused() -> None:
     ]
 
 
-def test_request_has_head_headers_and_body() -> None:
+def test_request_bytes_have_request_line_headers_and_body() -> None:
     head, _, body = request("POST", "/path?a=b", body=b"{}", headers={"X-Some": "thing"}).partition(
         b"\r\n\r\n"
     )
@@ -164,7 +164,7 @@ def test_request_has_head_headers_and_body() -> None:
     assert body == b"{}"
 
 
-def test_drain_is_sound_only_without_losses_duplicates_and_broken_rules() -> None:
+def test_drain_with_lost_or_duplicate_events_or_broken_rules_is_unsound() -> None:
     good = Drained(3_000, 100, 20.0, lost=0, doubled=0, broken_rules=0, processor_ms=8.0)
     assert (good.a_second, good.sound) == (150, True)
     assert "events a second      150 (target 150: met)" in good.lines()

@@ -101,7 +101,7 @@ ID, TIME = "0190a5b2-7c3d-7e4f-8a1b-2c3d4e5f6071", "2026-11-20T09:30:00.000001Z"
     ],
     ids=repr,
 )
-def test_position_is_read_by_sort_order_of_the_listing(
+def test_position_is_read_with_the_value_types_of_the_listing(
     position: list[Any], parts: tuple[CursorValueType, ...]
 ) -> None:
     assert PageRequest(20, position).after(*parts) == position
@@ -127,7 +127,7 @@ def test_position_is_read_by_sort_order_of_the_listing(
     ],
     ids=repr,
 )
-def test_position_of_another_shape_is_an_unknown_cursor(
+def test_position_of_another_shape_is_refused(
     position: list[Any], parts: tuple[CursorValueType, ...]
 ) -> None:
     with pytest.raises(UnknownCursorError) as refused:

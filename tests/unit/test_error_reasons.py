@@ -160,7 +160,7 @@ def test_reasons_are_in_kebab_case() -> None:
     assert [reason for reason in REASONS.values() if not re.fullmatch(r"[a-z]+(-[a-z0-9]+)*", reason)] == []
 
 
-def test_each_error_has_a_reason_or_needs_none() -> None:
+def test_each_error_has_a_reason_or_is_listed_as_exempt() -> None:
     assert {error.__name__ for error in error_classes() if not error.reason} == WITHOUT_REASON
 
 

@@ -176,7 +176,17 @@ def test_correct_signature_matches() -> None:
         "\u0661" * 128,
         f" {signed(BODY)}",
     ],
-    ids=["none", "short", "long", "upper", "other body", "sha256", "not hex", "not ascii", "padded"],
+    ids=[
+        "empty",
+        "short",
+        "long",
+        "upper case",
+        "other body",
+        "SHA-256",
+        "not hex",
+        "not ASCII",
+        "leading space",
+    ],
 )
 def test_wrong_signature_or_secret_does_not_match(signature: str) -> None:
     assert not matches(SECRET, signature)

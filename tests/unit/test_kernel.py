@@ -91,7 +91,7 @@ def test_system_clock_is_in_utc() -> None:
 @pytest.mark.parametrize(
     ("fetched", "shown", "position"),
     [(0, 0, None), (1, 1, None), (3, 3, None), (4, 3, [2])],
-    ids=["none", "fewer", "as many", "one more"],
+    ids=["no rows", "partial page", "full page", "row beyond page"],
 )
 def test_page_has_next_position_only_if_another_row_was_found(
     fetched: int, shown: int, position: list[int] | None

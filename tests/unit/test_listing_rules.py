@@ -40,7 +40,7 @@ FIT = ListingContent(
         ("in_review", None, True, False, None),
     ],
 )
-def test_requested_status_becomes_trigger(
+def test_requested_status_maps_to_the_expected_trigger(
     status: str, wanted: str | None, material: bool, screened: bool, trigger: str | None
 ) -> None:
     assert (
@@ -72,7 +72,7 @@ def test_deleted_is_the_only_final_state() -> None:
     assert PRODUCT.final_states == {"deleted"}
 
 
-def test_fit_listing_has_no_violations() -> None:
+def test_valid_listing_has_no_violations() -> None:
     assert find_rule_violations(FIT, NO_TERMS, []) == []
 
 

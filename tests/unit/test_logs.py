@@ -235,7 +235,7 @@ def test_lines_below_the_level_are_not_written(
     assert [line["message"] for line in output.lines()] == ["loud"]
 
 
-def test_step_by_step_logs_of_libraries_are_not_written(output: Output) -> None:
+def test_info_logs_of_verbose_libraries_are_not_written(output: Output) -> None:
     for name in TALKATIVE:
         logging.getLogger(f"{name}.part").info("a step")
     logging.getLogger("library").info("something")

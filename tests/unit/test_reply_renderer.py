@@ -55,7 +55,7 @@ class SaleReply(Schema):
     seller = fields.String(required=True, attribute="store.display_name")
 
 
-def test_fields_may_be_taken_from_below_an_attribute() -> None:
+def test_field_is_read_from_a_nested_attribute() -> None:
     assert compile_renderer(SaleReply())(Sale(Store("Ada's"))) == {"seller": "Ada's"}
 
 

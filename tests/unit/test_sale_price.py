@@ -45,7 +45,7 @@ def test_displayed_percentage_is_never_zero_or_hundred(price: int, data: st.Data
         (None, 1, 1_001, 60, False),
     ],
 )
-def test_sale_price_applies_in_time_to_whole_quantity_and_if_cheaper(
+def test_sale_price_requires_running_sale_enough_units_and_lower_price(
     *, left: int | None, quantity: int, regular: int, seconds: int, honoured: bool
 ) -> None:
     row = PricedRow(regular, UUID(int=1), 1_000, NOW, NOW + timedelta(seconds=60), left)
@@ -55,5 +55,5 @@ def test_sale_price_applies_in_time_to_whole_quantity_and_if_cheaper(
     assert (row.unit_price(quantity=quantity, now=now) == 1_000) is (honoured or regular == 1_000)
 
 
-def test_missing_sale_has_no_view() -> None:
+def test_product_without_sale_has_no_sale_view() -> None:
     assert sale_view(None, price_minor=1_000) is None

@@ -44,7 +44,7 @@ numbers = some.integers(0, 59)
         ("every 7m", "2026-11-20 12:03"),
     ],
 )
-def test_first_tick_after_noon(text: str, following: str) -> None:
+def test_schedule_has_the_expected_first_tick_after_noon(text: str, following: str) -> None:
     assert parse_schedule(text).next_after(NOON) == datetime.fromisoformat(f"{following}+00:00")
 
 
@@ -61,7 +61,7 @@ def test_times_of_other_zones_are_converted_to_utc() -> None:
 
 
 @given(moment=moments, minute=numbers, hour=some.integers(0, 23))
-def test_huey_agrees_on_ticks(moment: datetime, minute: int, hour: int) -> None:
+def test_ticks_match_the_crontab_of_huey(moment: datetime, minute: int, hour: int) -> None:
     for expression, huey_fields in (
         (f"{minute} {hour} * * *", {"minute": str(minute), "hour": str(hour)}),
         (f"*/{minute + 1} * * * *", {"minute": f"*/{minute + 1}"}),

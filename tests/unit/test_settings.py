@@ -158,7 +158,7 @@ def test_alerts_by_e_mail_require_a_mail_server() -> None:
 
 
 @pytest.mark.parametrize("environment", ["embedded", "test"])
-def test_embedded_and_test_have_defaults_and_allow_rate_limit_scale(environment: str) -> None:
+def test_embedded_and_test_environments_have_defaults_and_allow_rate_limit_scale(environment: str) -> None:
     settings = load_settings({"ENVIRONMENT": environment, "RATE_LIMIT_SCALE": "1000"})
 
     assert settings.rate_limit_scale == 1000

@@ -270,7 +270,7 @@ class TestStalledPayments:
     def intent(self, session: Session, shop: Shop, order_id: UUID) -> Intent:
         return make_intent(session, shop, order_id)
 
-    def test_payment_unclear_for_hours_raises_a_single_alert(
+    def test_payment_unresolved_long_after_expiry_raises_a_single_alert(
         self, session: Session, intent: Intent, order_id: UUID
     ) -> None:
         expires_at = row_of(session, "orders", id=order_id)["expires_at"]
@@ -310,7 +310,9 @@ class TestStalledPayments:
         [alert] = self.stalled(session, intent, later(hours=6))
         assert alert["resolution"] == "rule"
 
-    def test_quarantined_charge_is_no_stalled_payment(self, session: Session, intent: Intent) -> None:
+    def test_quarantined_charge_raises_no_stalled_payment_alert(
+        self, session: Session, intent: Intent
+    ) -> None:
         apply(session, make_charge(intent, amount_minor=100))
 
         assert self.stalled(session, intent, later(hours=5)) == []

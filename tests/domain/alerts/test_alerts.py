@@ -79,7 +79,7 @@ class TestRaising:
         [row] = alerts_about(session, subject)
         assert row["last_raised_at"] == later(hours=2)
 
-    def test_other_subject_or_identifier_is_another_alert(self, session: Session, subject: str) -> None:
+    def test_alert_of_another_subject_or_identifier_is_separate(self, session: Session, subject: str) -> None:
         ids = {
             raise_stuck(session, subject),
             raise_stuck(session, some_subject()),

@@ -61,5 +61,5 @@ def deep_position(session: Session, filters: ProductFilters, sort: str) -> list[
     return position
 
 
-def test_unknown_category_yields_no_conditions(shelves: ManyProducts) -> None:
+def test_filter_by_unknown_category_has_no_conditions(shelves: ManyProducts) -> None:
     assert listing.build_conditions(shelves.session, ProductFilters(category=str(uuid4()))) is None

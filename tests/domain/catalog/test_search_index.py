@@ -133,7 +133,7 @@ def test_refresh_counts_words_copies_popularity_and_repairs_documents(database: 
     assert (of_store.documents, of_store.in_title) == (2, 0)
 
 
-def test_frequent_lexemes_are_counted_in_titles_and_overall(large_database: Database) -> None:
+def test_only_frequent_lexemes_are_counted_in_titles_and_overall(large_database: Database) -> None:
     common, new = row_of(large_database, SearchLexeme, "common"), row_of(large_database, SearchLexeme, "new")
     assert (common.in_title, common.anywhere) == (ROWS, ROWS)
     assert (new.in_title, new.anywhere) == (0, ROWS)

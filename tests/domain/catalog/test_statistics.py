@@ -178,7 +178,7 @@ def test_hidden_product_is_not_counted(
     assert totals(database, away) == (1, 0, 0)
 
 
-def test_counts_go_to_the_table_at_once_without_cache(
+def test_counts_are_written_to_the_table_directly_without_cache(
     database: Database, cache: Cache, market: Market, store: Store
 ) -> None:
     product_id, down = market.product(store), Cache("redis://127.0.0.1:1/0")

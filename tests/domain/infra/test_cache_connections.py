@@ -52,7 +52,7 @@ def test_command_without_reply_is_executed(wire: LeanRedisClient) -> None:
     assert connection_id(wire) == first
 
 
-def test_command_without_reply_ignores_closed_connection_but_not_unreachable_server(
+def test_command_without_reply_survives_closed_connection_but_fails_without_server(
     wire: LeanRedisClient, client: redis.Redis
 ) -> None:
     assert client.client_kill_filter(_id=str(connection_id(wire))) == 1
@@ -100,7 +100,7 @@ def test_flushed_script_is_sent_again(settings: Settings, client: redis.Redis) -
     assert cache.look_up(window=window).used == used + 1
 
 
-def test_hurried_command_waits_less_than_the_client_timeout(client: redis.Redis) -> None:
+def test_own_timeout_overrides_the_default_timeout_of_the_client(client: redis.Redis) -> None:
     """The client's default time-out of two seconds would be long enough for a reply."""
     with pytest.raises(redis.TimeoutError):
         LeanRedisClient(client, answer_timeout_seconds=0.05).send("BLPOP", "wire:nothing", 1)

@@ -102,7 +102,7 @@ class TestKeyring:
 
 
 class TestKeys:
-    def test_first_key_comes_first(self) -> None:
+    def test_keys_keep_the_order_of_the_setting(self) -> None:
         assert list(parse_data_keys(f"k2:{encoded(NEW)}, k1:{encoded(OLD)}")) == ["k2", "k1"]
 
     @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ class TestKeys:
             ("k1:", "has an invalid key k1, which must be 32 bytes in base64"),
         ],
     )
-    def test_wrong_keys_are_explained_without_the_keys(self, value: str, message: str) -> None:
+    def test_error_about_invalid_keys_does_not_reveal_a_key(self, value: str, message: str) -> None:
         with pytest.raises(ValueError, match=message) as raised:
             parse_data_keys(value)
         assert encoded(OLD)[:12] not in str(raised.value)
@@ -201,7 +201,7 @@ class TestColumns:
             with pytest.raises(TypeError, match="compare its blind index"):
                 comparison()
 
-    def test_statements_read_and_write_as_the_orm_does(self, people: Session) -> None:
+    def test_statements_encrypt_and_decrypt_like_the_orm(self, people: Session) -> None:
         phone = EncryptedText("encrypted_people.phone")
         write = Statement(
             text("INSERT INTO encrypted_people (id, phone) VALUES (:id, :phone)"), encrypted={"phone": phone}

@@ -239,11 +239,11 @@ REFUSED_SCRIPTS = {
     "attached partition": (
         "BEGIN; CREATE TABLE t (a int) PARTITION BY LIST (a); ALTER TABLE t ATTACH PARTITION orders DEFAULT; COMMIT;"
     ),
-    "rows of a query for a new table": "BEGIN; CREATE TABLE t (a int); INSERT INTO t SELECT a FROM orders; COMMIT;",
-    "change in a CTE of a new table's change": (
+    "new table filled by a query": "BEGIN; CREATE TABLE t (a int); INSERT INTO t SELECT a FROM orders; COMMIT;",
+    "delete in a CTE of an update of a new table": (
         "BEGIN; CREATE TABLE t (a int); WITH x AS (DELETE FROM orders) UPDATE t SET a = 1; COMMIT;"
     ),
-    "validated at once": (
+    "constraint validated immediately": (
         "BEGIN; ALTER TABLE orders ADD CONSTRAINT c CHECK (a > 0) NOT VALID;"
         "ALTER TABLE orders VALIDATE CONSTRAINT c; COMMIT;"
     ),
@@ -255,7 +255,7 @@ REFUSED_SCRIPTS = {
         "BEGIN; ALTER TABLE orders ADD CONSTRAINT c CHECK (a > 0) NOT VALID; COMMIT;"
         "ALTER TABLE orders VALIDATE CONSTRAINT c; BEGIN; ALTER TABLE orders ALTER a SET NOT NULL; COMMIT;"
     ),
-    "not null after a check of the opposite": (
+    "not null after the opposite check": (
         CHECKED.replace("IS NOT NULL", "IS NULL") + "BEGIN; ALTER TABLE orders ALTER a SET NOT NULL; COMMIT;"
     ),
     "not null of another column": CHECKED + "BEGIN; ALTER TABLE orders ALTER b SET NOT NULL; COMMIT;",
@@ -263,7 +263,7 @@ REFUSED_SCRIPTS = {
     "not null after the check was dropped": (
         CHECKED + "BEGIN; ALTER TABLE orders ALTER a SET NOT NULL, DROP CONSTRAINT c; COMMIT;"
     ),
-    "not null of a column made anew": (
+    "not null of a recreated column": (
         CHECKED + "BEGIN; ALTER TABLE orders DROP a; ALTER TABLE orders ADD a int;"
         "ALTER TABLE orders ALTER a SET NOT NULL; COMMIT;"
     ),
@@ -322,7 +322,7 @@ def test_refusal_contains_advice(sql: str, advice: str) -> None:
     assert advice in fault
 
 
-def test_only_a_constraint_of_the_baseline_would_be_refused() -> None:
+def test_baseline_is_refused_for_a_single_foreign_key() -> None:
     # Alembic can't write the JSON of the last revision, reference data, offline.
     [fault] = find_blocking_statements(render_sql(alembic_config(""), "base:1013"))
     assert fault.startswith("ALTER TABLE products ADD CONSTRAINT fk_products_sale_id FOREIGN KEY")
@@ -350,14 +350,14 @@ def write_migrations(folder: Path, url: str, bodies: tuple[str, ...]) -> Config:
     return config
 
 
-def test_written_migrations_are_checked(tmp_path: Path) -> None:
+def test_blocking_statements_of_migration_files_are_found(tmp_path: Path) -> None:
     index, change = "CREATE INDEX i ON orders (note)", "UPDATE orders SET note = 1"
     bodies = ("op.create_index('i', 'orders', ['note'])", f"op.execute('{change}')")
     faults = find_blocking_statements(render_sql(write_migrations(tmp_path, "", bodies)))
     assert [fault.split(":")[0] for fault in faults] == [index, change]
 
 
-def test_careful_migrations_are_accepted_and_run_under_time_outs(copy: str, tmp_path: Path) -> None:
+def test_non_blocking_migrations_are_accepted_and_run_with_timeouts(copy: str, tmp_path: Path) -> None:
     query(copy, "INSERT INTO campuses (name, slug) VALUES ('C', 'c')")
     hub = "INSERT INTO hubs (campus_id, name, address, opening_hours) SELECT id, 'H', 'A', 'always' FROM campuses"
     for _ in range(5):

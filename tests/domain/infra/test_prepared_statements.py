@@ -33,7 +33,7 @@ def own_database(settings: Settings) -> Iterator[Database]:
     database.close()
 
 
-def test_values_of_every_type_survive(any_database: Database) -> None:
+def test_values_of_every_type_are_returned_unchanged(any_database: Database) -> None:
     statement = Prepared(
         text(
             "SELECT CAST(:id AS uuid) AS id, CAST(:at AS timestamptz) AS at, CAST(:word AS text) AS word,"
@@ -63,7 +63,7 @@ def test_repeated_parameter_is_bound_by_name(any_database: Database) -> None:
         assert statement.first(session, word="c") == {"once": "c", "twice": "c!"}
 
 
-def test_constants_are_part_of_the_statement(any_database: Database) -> None:
+def test_constants_need_no_parameters(any_database: Database) -> None:
     statement = Prepared(select(literal("it's").label("word"), literal(7).label("number")).limit(1))
 
     with any_database.reading() as session:

@@ -92,11 +92,11 @@ FILTERS: dict[str, dict[str, Any]] = {
     "common direction": {"direction": "credit"},
     "early period": {"ends": NOW + timedelta(seconds=500)},
     "late period": {"starts": NOW + timedelta(seconds=ROWS - 500)},
-    "period in the middle": {
+    "middle period": {
         "starts": NOW + timedelta(seconds=9_000),
         "ends": NOW + timedelta(seconds=9_500),
     },
-    "no such order": {"order_id": UUID(int=1)},
+    "unknown order": {"order_id": UUID(int=1)},
 }
 
 
@@ -122,7 +122,7 @@ def test_first_page_reads_only_the_rows_of_the_page(
     )
 
     assert found.met <= (LIMIT + 1) * len(owners), found.plan
-    assert (found.rows > 0) == (filtered != "no such order")
+    assert (found.rows > 0) == (filtered != "unknown order")
     if "rare" not in filtered and found.rows:
         assert found.rows == LIMIT + 1
 

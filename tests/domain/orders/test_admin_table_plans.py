@@ -115,7 +115,7 @@ def _filters(campus_id: UUID, values: dict[str, Any]) -> dict[str, dict[str, Any
         "last hour": {"starts": NOW - timedelta(hours=1)},
         "older than": {"ends": NOW - timedelta(minutes=ROWS - 60)},
         "stuck": {"stuck": True},
-        "no such buyer": {"buyer_id": uuid4()},
+        "unknown buyer": {"buyer_id": uuid4()},
     }
 
 
@@ -133,7 +133,7 @@ COMMON_FILTERS = (
 )
 RARE_FILTERS = (
     *("rare status", "rare campus", "rare store", "rare buyer", "rare escrow", "narrow amounts", "last hour"),
-    *("older than", "stuck", "no such buyer"),
+    *("older than", "stuck", "unknown buyer"),
 )
 both_directions = pytest.mark.parametrize("descending", [True, False], ids=["latest first", "earliest first"])
 
@@ -174,7 +174,7 @@ def test_page_of_rare_filter_reads_only_few_rows(
 ) -> None:
     found = orders.page(sort, orders.filters[filtered], descending=descending)
 
-    assert (found.rows > 0) == (not filtered.startswith("no such"))
+    assert (found.rows > 0) == (not filtered.startswith("unknown"))
     # Only the few matching rows; stuck orders are selected from all paid or shipped orders.
     assert found.met <= 12 * _RARE_COUNT, found.plan
 

@@ -149,7 +149,7 @@ class TestPartialPayment:
 
 
 class TestFullPayment:
-    @pytest.mark.parametrize("use", [WalletUse(TOTAL), AS_MUCH], ids=["amount", "as much as possible"])
+    @pytest.mark.parametrize("use", [WalletUse(TOTAL), AS_MUCH], ids=["amount", "maximum"])
     def test_order_fully_covered_by_wallet_is_paid_immediately(
         self, session: Session, shop: Shop, product_id: UUID, use: WalletUse
     ) -> None:

@@ -169,7 +169,7 @@ class TestOpenDispute:
         dispute_charge(session, charge_id, WON, id="another")
         assert gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW) is not None
 
-    def test_outcome_without_amount_uses_amount_reported_first(
+    def test_dispute_outcome_without_amount_uses_the_first_reported_amount(
         self, session: Session, shop: Shop, order_id: UUID, refund_id: UUID
     ) -> None:
         charge_id = charge_of(session, order_id)

@@ -260,7 +260,7 @@ class TestEarlierAttemptSentLate:
         amount = row_of(session, "refunds", id=refund_id)["amount_minor"]
         return GatewayRefund("77", "processed", amount, gateway_refund.refund_reference(refund_id, 1))
 
-    def test_first_attempt_counts_if_second_was_not_requested(
+    def test_unrequested_second_attempt_is_skipped_when_first_attempt_was_sent(
         self, session: Session, shop: Shop, refund_id: UUID, first_attempt_report: GatewayRefund
     ) -> None:
         assert apply_report(session, refund_id, first_attempt_report) == "processed"
@@ -271,7 +271,7 @@ class TestEarlierAttemptSentLate:
         assert_ledger_is_consistent(session)
 
     @pytest.mark.parametrize("status", ["failed", "needs-attention"])
-    def test_first_attempt_counts_if_second_did_not_succeed(
+    def test_first_attempt_settles_refund_if_second_attempt_was_unsuccessful(
         self, session: Session, refund_id: UUID, first_attempt_report: GatewayRefund, status: str
     ) -> None:
         gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)

@@ -239,7 +239,7 @@ class TestReturnedRefund:
         assert notification_types_of(session, shop.buyer.id)[-1] == "refund_processed"
         assert_ledger_is_consistent(session)
 
-    def test_returned_refund_is_sent_again_each_time(
+    def test_refund_returned_twice_is_sent_again_twice(
         self, session: Session, shop: Shop, officer: Caller, returned_refund_id: UUID
     ) -> None:
         before = fetch_balances_by_kind(session)["gateway_clearing"]
@@ -385,7 +385,9 @@ class TestGatewayPoll:
             gateway_reports.fetch_status(adapter, find_failed(session, made["id"], officer))
 
 
-def test_expired_lease_is_taken_over(session: Session, officer: Caller, refund_id: UUID) -> None:
+def test_refund_with_expired_lease_can_be_leased_again(
+    session: Session, officer: Caller, refund_id: UUID
+) -> None:
     recover_refund(session, refund_id, officer, states.RETRY)
     gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
 

@@ -271,7 +271,7 @@ def test_amounts_returned_by_a_rejected_batch_are_staged_again(session: Session)
     assert_ledger_is_consistent(session)
 
 
-def test_single_officer_can_reject_an_approved_batch_for_good(session: Session) -> None:
+def test_single_officer_can_permanently_reject_an_approved_batch(session: Session) -> None:
     batch_id = approved_batch(session, make_payees(session, 1))
 
     reject(session, batch_id, make_officer(session))

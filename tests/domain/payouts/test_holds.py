@@ -111,7 +111,7 @@ def test_suspended_store_does_not_hold_the_owners_wallet(market: Market) -> None
     assert found == {shop.user_id: (), buyer: (Hold(holds.NO_BANK_ACCOUNT),)}
 
 
-def test_changed_account_number_is_found_by_the_new_index(market: Market) -> None:
+def test_changed_account_number_is_found_by_the_blind_index(market: Market) -> None:
     store = paid_store(market)
     number = "2234567891"
     of_store = PayoutAccount.user_id == store.user_id

@@ -62,7 +62,7 @@ def refund(minor: int, order_id: UUID | None = ORDER) -> WalletMovement:
     ],
     ids=repr,
 )
-def test_remaining_rewards_of_wallet_movements(moves: list[WalletMovement], left: int) -> None:
+def test_wallet_movements_leave_the_expected_rewards(moves: list[WalletMovement], left: int) -> None:
     assert remaining_rewards(moves) == left
 
 
@@ -96,7 +96,7 @@ def test_refunded_orders_never_turn_rewards_into_cash(moves: list[WalletMovement
     assert max(given_minor - still_spent, 0) <= remaining_rewards(real) <= given_minor
 
 
-def test_remaining_rewards_follow_the_ledger(session: Session) -> None:
+def test_remaining_rewards_are_computed_from_the_ledger(session: Session) -> None:
     shop = make_shop(session)
     buyer = shop.buyer.id
     fill_wallet(session, buyer, 200_000)

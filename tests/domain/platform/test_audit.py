@@ -46,7 +46,7 @@ def test_audit_row_contains_hash_of_previous_row(session: Session) -> None:
     assert find_first_broken_link(session) is None
 
 
-def test_act_without_person_or_change_is_recorded(session: Session) -> None:
+def test_audit_entry_without_actor_or_change_is_recorded(session: Session) -> None:
     record_audit_entry(session, act=Act("operator", NOW), action="x", target_type="t", target_id="1")
 
     assert last_row(session)["actor_id"] is None

@@ -48,7 +48,7 @@ from tests.support.purchases import (
 
 
 class TestKinds:
-    def test_each_kind_of_the_database_has_a_change(self, session: Session) -> None:
+    def test_each_proposal_kind_of_the_database_has_a_handler(self, session: Session) -> None:
         rule = session.execute(
             text("SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = :name"),
             {"name": "ck_platform_proposals_kind"},

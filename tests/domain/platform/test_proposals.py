@@ -101,7 +101,7 @@ class TestFiling:
                     {"category_id": shop.category_id, "commission_bps": bps},
                 )
 
-    def test_bounds_are_valid_proposals(self, session: Session, shop: Shop) -> None:
+    def test_proposals_of_minimum_and_maximum_values_are_accepted(self, session: Session, shop: Shop) -> None:
         before = proposals_filed(session)
 
         for value in (0, 1_000_000):

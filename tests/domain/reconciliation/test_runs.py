@@ -157,7 +157,7 @@ def test_leased_run_is_refused_to_another_worker(service: ReconciledService) -> 
 
 
 @pytest.mark.parametrize("pages", sample(range(7), every=3))
-def test_killed_run_starts_over(service: ReconciledService, pages: int) -> None:
+def test_run_of_killed_worker_restarts_from_the_beginning(service: ReconciledService, pages: int) -> None:
     """The gateway has three pages of movements and up to two pages of each list."""
     service.paid_order()
     for _ in range(210):

@@ -208,7 +208,7 @@ class TestExclusiveFlag:
             == 200
         )
 
-    def test_exclusive_flag_set_by_staff_needs_a_verified_store_to_show(
+    def test_exclusive_flag_set_by_staff_is_hidden_for_unverified_store(
         self, client: FlaskClient, market: Market, store: Store, bearer: Bearer
     ) -> None:
         made = client.post(

@@ -174,7 +174,7 @@ def test_request_interrupted_before_commit_has_no_effect_or_stored_response(
     assert counter.effects.count() == 1 + 2 * early_effects(path)
 
 
-def test_claim_of_killed_process_expires(counter: Counter, headers: dict[str, str]) -> None:
+def test_lease_of_killed_process_expires_after_two_minutes(counter: Counter, headers: dict[str, str]) -> None:
     key = uuid4()
     process = os.fork()
     if process == 0:

@@ -43,7 +43,7 @@ class TestBankAccount:
         assert recipient["recipient_code"] == row["recipient_code"]
         assert recipient["details"]["account_name"] == row["account_name"]
 
-    def test_account_number_is_plain_neither_in_a_dump_nor_in_logs(
+    def test_account_number_appears_in_neither_dump_nor_logs(
         self, shop_client: ShopClient, database_url: str, capfd: pytest.CaptureFixture[str]
     ) -> None:
         number, unknown = "7719203344", "0007719203"
@@ -171,7 +171,7 @@ class TestBankAccount:
             (GTB | {"bankCode": "99999"}, ["bankAccount.bankCode"], None),
         ],
     )
-    def test_unknown_bank_account_is_refused_with_every_other_change(
+    def test_unknown_bank_account_refuses_the_complete_update(
         self, shop_client: ShopClient, account: dict[str, str], named: list[str], reason: str | None
     ) -> None:
         answer = put(shop_client, {"description": "New", "bankAccount": account})

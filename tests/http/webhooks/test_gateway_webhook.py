@@ -151,11 +151,11 @@ SIGNATURE = sign(BODY)
         "upper case",
         "not hex",
         "not ASCII",
-        "of another body",
-        "of another secret",
-        "of another hash",
-        "with a prefix",
-        "twice",
+        "signature of another body",
+        "signature with another secret",
+        "signature with another hash",
+        "prefixed",
+        "repeated",
     ],
 )
 def test_invalid_signature_is_refused(client: FlaskClient, database: Database, signature: str | None) -> None:

@@ -127,7 +127,7 @@ class TestHandshake:
 @pytest.mark.parametrize(
     "body",
     [some_envelope(), b"not JSON", b"\x00\xff", b"", b"[1]"],
-    ids=["an envelope", "not JSON", "not text", "nothing", "a list"],
+    ids=["envelope", "not JSON", "not text", "empty", "list"],
 )
 def test_signed_body_is_stored_unchanged(client: FlaskClient, database: Database, body: bytes) -> None:
     before = count_stored(database, body)
@@ -164,17 +164,17 @@ SIGNATURE = sign(BODY)
         "missing",
         "empty",
         "without scheme",
-        "of another scheme",
+        "another scheme",
         "upper case",
         "scheme in upper case",
         "digits in upper case",
         "short",
         "long",
-        "with a space",
+        "leading space",
         "not ASCII",
-        "of another body",
-        "of another secret",
-        "of another hash",
+        "signature of another body",
+        "signature with another secret",
+        "signature with another hash",
     ],
 )
 def test_invalid_signature_is_refused(client: FlaskClient, database: Database, signature: str | None) -> None:

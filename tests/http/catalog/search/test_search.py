@@ -459,7 +459,7 @@ def test_misspelled_synonym_is_corrected(
     assert answer["meta"]["suggestion"] == nickname
 
 
-def test_phrase_with_synonyms_matches_on_part_of_the_words(
+def test_phrase_with_synonyms_matches_product_with_part_of_the_words(
     client: FlaskClient, market: Market, store: Store, word: str
 ) -> None:
     other = unique_word()

@@ -103,7 +103,7 @@ def test_counts_default_to_own_campus_for_vendors_and_all_for_staff(
     assert seen(staff, campus=market.campus_id) == {here: 4}
 
 
-def test_misses_are_paged_most_frequent_first(
+def test_misses_are_listed_by_frequency_over_pages(
     client: FlaskClient, market: Market, bearer: Bearer, word: str, database: Database
 ) -> None:
     campus = market.campus()
