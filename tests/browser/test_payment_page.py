@@ -1,4 +1,4 @@
-"""The sandbox's payment page in a real browser, used like a person would."""
+"""The sandbox's payment page in a real browser: payments, retries and sign-in."""
 
 from collections.abc import Iterator
 from pathlib import Path

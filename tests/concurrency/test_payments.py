@@ -219,7 +219,7 @@ class TestHostedPage:
             assert status_of(session, order_id) == "paid_escrow"
         assert_whole(database)
 
-    def test_refusal_unrelated_to_reference_keeps_the_reference(
+    def test_refusal_for_invalid_email_keeps_the_same_intent(
         self, database: Database, gateway: TestGateway, settings: Settings, shop: Shop, order_id: UUID
     ) -> None:
         for _ in range(2):
@@ -238,7 +238,7 @@ class TestHostedPage:
             intent = row_of(session, "payment_intents", id=_only_intent(database, order_id))
         assert (intent["status"], intent["opening_until"]) == ("initialized", None)
 
-    def test_temporarily_refused_call_is_repeated_with_same_reference(
+    def test_call_after_gateway_outage_reuses_the_reference(
         self, database: Database, gateway: TestGateway, settings: Settings, shop: Shop, order_id: UUID
     ) -> None:
         gateway.line.fault = "refuse"

@@ -144,7 +144,7 @@ def problem_parts(document: dict[str, Any], response: dict[str, Any]) -> list[di
     return [resolved(document, part) for part in problem["schema"].get("allOf", ())]
 
 
-def test_refusal_with_a_reason_is_described_as_a_problem(document: dict[str, Any]) -> None:
+def test_refusal_with_a_reason_is_documented_as_a_problem(document: dict[str, Any]) -> None:
     refusal = document["paths"]["/api/orders/{order_id}/verify-code"]["post"]["responses"]["400"]
 
     problem, reasons = problem_parts(document, refusal)

@@ -51,7 +51,7 @@ def received_calls(address: str) -> Any:
 
 
 class TestProvider:
-    def test_provider_answers_in_the_wire_format(self, address: str) -> None:
+    def test_provider_response_has_the_documented_format(self, address: str) -> None:
         answer = call(address, {"model": "omni", "input": "A reading lamp"})
 
         assert answer.status_code == 200
@@ -109,7 +109,7 @@ class TestProvider:
             {"outcome": "clean", "count": 1001},
         ],
     )
-    def test_controls_refuse_invalid_plans(self, address: str, body: Any) -> None:
+    def test_invalid_planned_outcomes_are_refused(self, address: str, body: Any) -> None:
         assert plan(address, **body).status_code == 400
 
 

@@ -557,9 +557,7 @@ def test_replay_logs_json_to_a_pipe_but_not_to_a_terminal(
     assert "occurrences" not in shown
 
 
-def test_replay_of_webhook_leased_by_a_worker_is_not_a_failure(
-    installation: Installation, database: Database
-) -> None:
+def test_replay_skips_webhook_leased_by_a_worker(installation: Installation, database: Database) -> None:
     free, held = (transfer(installation, database) for _ in range(2))
     chosen = ["--id", str(free), "--id", str(held)]
     with database.transaction() as session:

@@ -1,4 +1,4 @@
-"""Command ``make demo`` names the services that are missing. tests/functional/test_stack.py plays the purchase."""
+"""Command ``make demo`` without services. The purchase itself is tested in test_stack.py."""
 
 import os
 import subprocess

@@ -286,7 +286,7 @@ def waits_at_last_statement(site: ServiceProcesses) -> bool:
     )
 
 
-class TestKilledAt:
+class TestKilledWorker:
     """Worker killed at each step of processing an event, and recovery by the next worker."""
 
     def after_kill(self, site: ServiceProcesses, payments: Payments) -> None:

@@ -71,7 +71,7 @@ def blocked(site: ServiceProcesses) -> Iterator[Blocker]:
         yield blocker
 
 
-# TestKilledAt in test_inbox_failures.py covers the first and last step too.
+# TestKilledWorker in test_inbox_failures.py covers the first and last step too.
 @pytest.mark.parametrize("step", sample(["orders", "products", "ledger_accounts"], every=3, offset=1))
 def test_worker_killed_during_transaction_writes_nothing_and_next_worker_finishes(
     site: ServiceProcesses, shop: Shop, blocked: Blocker, step: str

@@ -166,7 +166,7 @@ def test_quantity_above_stock_is_saved_and_flagged(
     assert data["valid"] is False
 
 
-def test_items_that_cannot_be_combined_are_named_by_line(
+def test_unavailable_and_repeated_cart_items_are_named_by_line(
     client: FlaskClient, market: Market, store: Store, headers: dict[str, str]
 ) -> None:
     fine = market.product(store)

@@ -1,4 +1,4 @@
-"""Random steps of vendors, officers, dying workers and a gateway that loses responses, fails and reverses.
+"""Random steps of vendors, officers, crashing workers and a faulty gateway: the ledger matches the gateway.
 
 In the end the gateway balance matches the ledger, and each vendor has been paid or still has the earned balance.
 Each reference stands for at most a single transfer. No transfer goes to a payee on hold or to a replaced account.

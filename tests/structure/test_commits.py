@@ -57,7 +57,7 @@ def test_subjects_of_commits_follow_the_rule() -> None:
         "ci: focus the browser tests on the payment page",
     ],
 )
-def test_subject_in_the_form_is_accepted(subject: str) -> None:
+def test_subject_in_the_required_form_is_accepted(subject: str) -> None:
     assert find_fault(subject) is None
 
 

@@ -91,7 +91,7 @@ def test_the_word_what_is_rare() -> None:
     assert share <= MOST_WHATS, "Name the thing:\n" + "\n".join(places)
 
 
-def test_docstrings_do_not_start_with_a_riddle() -> None:
+def test_docstrings_do_not_start_with_a_pronoun_or_question_word() -> None:
     riddles = [
         f"{prose.place}: {prose.text.splitlines()[0]}"
         for prose in all_prose()

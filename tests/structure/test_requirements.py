@@ -1,4 +1,4 @@
-"""The packages that the code imports are requirements of setup.cfg, not only requirements of other packages."""
+"""Requirements of setup.cfg: every imported package is listed directly."""
 
 import ast
 import configparser

@@ -169,7 +169,7 @@ def uses(node: ast.AST, constant: str) -> bool:
     return any(isinstance(name, ast.Name) and name.id == constant for name in ast.walk(node))
 
 
-def test_statements_stand_directly_above_the_first_use() -> None:
+def test_statements_are_defined_directly_above_the_first_use() -> None:
     assert set(misplaced_statements()) == set()
 
 
@@ -326,7 +326,7 @@ def connection(database_url: str) -> Iterator[psycopg2.extensions.connection]:
         yield one
 
 
-def test_statements_fit_the_schema(
+def test_statements_can_be_prepared_with_the_migrated_schema(
     statements: dict[str, Statement[Any]], connection: psycopg2.extensions.connection
 ) -> None:
     errors = {}

@@ -192,7 +192,7 @@ def test_provider_is_not_called_when_rules_flag_listing(
     assert ai.texts() == []
 
 
-def test_rules_decide_without_provider(
+def test_rules_alone_decide_without_a_provider(
     services: Services,
     database: Database,
     market: Market,

@@ -96,7 +96,7 @@ class TestWakeups:
         monkeypatch.setattr(relay_module, "_REDIS_BACKOFF_SECONDS", 3600.0)
 
     @pytest.mark.usefixtures("long_backoff")
-    def test_wakeups_connect_once_to_a_queue_server_that_is_gone(self, paying_services: Services) -> None:
+    def test_wakeups_try_an_unreachable_queue_server_only_once(self, paying_services: Services) -> None:
         relay = Dispatcher(changed(paying_services, redis_url=f"redis://127.0.0.1:{closed_port()}/0"))
 
         with counted_connections() as connections:
@@ -107,7 +107,7 @@ class TestWakeups:
         assert len(connections) == 1
 
     @pytest.mark.usefixtures("long_backoff")
-    def test_wakeups_connect_once_to_a_server_that_does_not_answer(self, paying_services: Services) -> None:
+    def test_wakeups_try_an_unresponsive_queue_server_only_once(self, paying_services: Services) -> None:
         with socket.socket() as silent:
             silent.bind(("127.0.0.1", 0))
             silent.listen(64)

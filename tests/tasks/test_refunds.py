@@ -345,7 +345,7 @@ class TestSweep:
     def until(self, look: Callable[[], bool]) -> None:
         assert wait_until(look, timeout_seconds=20)
 
-    def test_sweep_resends_refunds_given_up(
+    def test_sweep_enqueues_refund_with_failed_outbox_event_again(
         self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, case: Case
     ) -> None:
         with case.database.transaction() as session:

@@ -1,4 +1,4 @@
-"""Dispatched but unsent payouts whose payee replaced the bank account or is on hold."""
+"""Dispatched but unsent payouts after a change of the bank account or during a hold."""
 
 import pytest
 from sqlalchemy import text

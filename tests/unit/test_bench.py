@@ -1,4 +1,4 @@
-"""Benchmark arithmetic, and generation of the scripts for the floors."""
+"""Benchmark arithmetic, and generation of floors (baseline measurements)."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The circuit breaker before a provider that may hang."""
+"""Circuit breaker for calls to a provider that may hang."""
 
 import threading
 from collections.abc import Callable

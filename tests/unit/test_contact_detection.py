@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 - look-alike characters are the test data
-"""Contact details are found in any spelling. Prices, sizes, models, ISBNs, dates and times are not reported."""
+"""Detection of contact details in any spelling, without reports of prices, sizes, models, ISBNs, dates and times."""
 
 import pytest
 from hypothesis import given, strategies as st

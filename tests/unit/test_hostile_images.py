@@ -1,4 +1,4 @@
-"""Hostile image files are refused clearly, within a second of processor time and 200 MB of memory."""
+"""Hostile image files: refusal within a second of processor time and 200 MB of memory."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""Phone numbers are normalized to a single form. Only Nigerian mobile numbers are accepted."""
+"""Normalization of phone numbers to a single form, and refusal of all but Nigerian mobile numbers."""
 
 import pytest
 

@@ -182,7 +182,7 @@ class TestFacts:
         [row] = alerts_about(session, subject)
         assert row["facts"] == facts | {"refundId": str(facts["refundId"])}
 
-    def test_long_facts_are_cut(self, session: Session, subject: str) -> None:
+    def test_long_facts_are_truncated(self, session: Session, subject: str) -> None:
         raise_stuck(session, subject, facts={"why": "x" * 5_000, "rows": list(range(100))})
         raise_stuck(session, subject, facts={str(number): ["y" * 300] * 25 for number in range(25)})
 

@@ -128,7 +128,9 @@ class TestDeletedImages:
 
         assert uploads.sweep(A_DAY_LATER + timedelta(hours=23)) == ImageCleanupResult(1, 1)
 
-    def test_seeded_image_is_deleted(self, uploads: ImageUploads, market: Market, store: Store) -> None:
+    def test_unused_seeded_image_is_deleted(
+        self, uploads: ImageUploads, market: Market, store: Store
+    ) -> None:
         image_id = market.image(store.user_id)
         market.change(Image, image_id, unused_since=THEN)
 

@@ -70,7 +70,7 @@ def test_rate_limited_request_acquires_no_lease(cache: Cache, key: str) -> None:
     assert cache.look_up(window=None, content_key=key).must_compute is True
 
 
-def test_cache_that_is_down_is_not_connected_to_during_the_cool_down(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_cache_is_not_contacted_during_the_cool_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_module, "_COOL_DOWN_SECONDS", 3600.0)
     down = Cache("redis://127.0.0.1:1/0")
     with pytest.raises(CacheDownError):

@@ -77,7 +77,7 @@ def test_concurrent_counting_and_closing_loses_no_count(counters: Counters) -> N
     assert taken == {"field-0": 8 * 167, "field-1": 8 * 167, "field-2": 8 * 166}
 
 
-def test_cache_that_is_down_raises_error() -> None:
+def test_unreachable_cache_raises_error() -> None:
     counters = Counters(Cache("redis://127.0.0.1:1/0"), "none")
     with pytest.raises(CacheDownError):
         counters.increment("a")

@@ -158,7 +158,9 @@ def test_rows_are_instances_of_row_class_of_statement(single_connection_database
         assert statement.scalars(session) == ["north"]
 
 
-def test_row_class_that_does_not_match_statement_is_refused(single_connection_database: Database) -> None:
+def test_row_class_with_other_columns_than_the_statement_is_refused(
+    single_connection_database: Database,
+) -> None:
     statement = Statement(text("SELECT 'North' AS name, 'north' AS slug"), row=_CampusRow)
     with single_connection_database.reading() as session, pytest.raises(TypeError, match="_CampusRow"):
         statement.one(session)

@@ -318,7 +318,7 @@ class TestVisibility:
         assert fetch_view(session, paid, shop.buyer).next_actions == ["cancel"]
         assert fetch_view(session, paid, shop.vendor).next_actions == ["cancel", "accept"]
 
-    def test_quarantined_order_offers_no_payment(self, session: Session, shop: Shop) -> None:
+    def test_order_with_quarantined_charge_offers_no_payment(self, session: Session, shop: Shop) -> None:
         order_id = place(session, shop, make_product(session, shop))
         pay(session, shop, order_id, amount_minor=100)
 

@@ -269,7 +269,7 @@ class TestCart:
         assert row_of(session, "orders", id=order_id)["subtotal_minor"] == 3 * PRICE_MINOR
         assert session.query(CartItem).filter_by(user_id=shop.buyer.id).count() == 0
 
-    def test_named_items_leave_cart_unchanged(self, session: Session, shop: Shop) -> None:
+    def test_order_of_explicit_items_leaves_cart_unchanged(self, session: Session, shop: Shop) -> None:
         product_id = make_product(session, shop)
         put_into_cart(session, shop.buyer.id, (product_id, 2))
 

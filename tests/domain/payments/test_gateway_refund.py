@@ -322,7 +322,7 @@ class TestEvents:
         assert times_to_ask(session, refund_id) == 1
 
     @pytest.mark.parametrize(("first", "then"), [("processed", "failed"), ("failed", "processed")])
-    def test_event_contradicting_a_final_refund_may_be_older(
+    def test_event_contradicting_a_final_refund_is_checked_by_polling(
         self, session: Session, refund_id: UUID, first: str, then: str
     ) -> None:
         found = lease(session, refund_id)

@@ -1,4 +1,4 @@
-"""Officers with a permission, who are notified of open work."""
+"""Officers with a permission, the recipients of notifications about open work."""
 
 from datetime import timedelta
 from uuid import UUID, uuid4

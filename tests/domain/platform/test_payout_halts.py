@@ -123,7 +123,7 @@ def test_accepted_finding_does_not_halt_payouts_again_but_new_finding_does(
     assert halts.are_payouts_halted(session)
 
 
-def test_halt_without_finding_is_repeated_after_resume(session: Session) -> None:
+def test_payouts_can_be_halted_again_for_same_reason_without_finding(session: Session) -> None:
     halts.halt_payouts(session, REASON, NOW)
     resume(session)
     assert halts.halt_payouts(session, REASON, later(hours=2))

@@ -273,7 +273,7 @@ class TestResuming:
         assert [intent["status"] for intent in intents_of(session, payee)] == ["pending"]
 
 
-class TestPayoutsSwitched:
+class TestPayoutSwitch:
     def test_schedule_stages_no_payouts_while_feature_is_off(self, session: Session) -> None:
         make_payee(session)
         approve(session, propose(session, "feature_flag", {"key": "scheduled_payouts", "enabled": False}))

@@ -314,7 +314,7 @@ class TestSplitEnvelopes:
         assert process(database, inbox_id) == ProcessingResult("ignored")
         assert fetch_event(database, inbox_id).event_type == "envelope"
 
-    def test_envelope_holds_at_most_a_thousand_messages(self, database: Database) -> None:
+    def test_envelope_of_more_than_a_thousand_items_is_a_dead_letter(self, database: Database) -> None:
         statuses = [status(f"wamid.{number}", "sent") for number in range(envelopes.MAX_ITEMS + 1)]
 
         assert len(envelopes.split_envelope(envelope(*statuses[:-1]))) == 1_000

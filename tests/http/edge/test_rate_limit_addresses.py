@@ -82,7 +82,7 @@ def test_proxy_chain_shorter_than_configured_is_still_limited(services: Services
     assert fetch(probe, PROXY, client).status_code == 429
 
 
-def test_unix_socket_without_forwarded_address_is_counted(services: Services) -> None:
+def test_request_on_unix_socket_without_forwarded_address_is_counted(services: Services) -> None:
     probe = behind(services, 1)
     client = some_address()
     assert remaining(probe, "", client) == 1
