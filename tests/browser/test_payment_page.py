@@ -148,7 +148,7 @@ def test_payment_page_fits_a_phone_screen(server: ProvidersServer, browser: Brow
     page.close()
 
 
-def test_persona_signs_in(server: ProvidersServer, page: Page) -> None:
+def test_persona_signs_in_with_a_second_factor(server: ProvidersServer, page: Page) -> None:
     challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
     page.goto(
         f"{server.identity_issuer}/authorize?response_type=code&client_id=back-office&scope=openid&state=s"

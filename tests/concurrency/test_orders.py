@@ -139,7 +139,7 @@ class TestSameIdempotencyKey:
         headers = {**bearer(shop.buyer.id), "Idempotency-Key": key}
         return lambda _: app.test_client().post("/api/orders", json=body, headers=headers)
 
-    def test_concurrent_requests_with_same_key_create_one_order(
+    def test_concurrent_requests_with_same_key_create_a_single_order(
         self, database: Database, crowded_app: Flask, shop: Shop, bearer: Bearer
     ) -> None:
         with database.transaction() as session:

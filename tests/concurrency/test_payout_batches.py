@@ -178,7 +178,7 @@ def test_two_of_many_concurrent_approvers_approve_the_batch(
     assert_whole(database)
 
 
-def test_concurrent_approvals_of_one_officer_count_once(database: Database, officers: list[Caller]) -> None:
+def test_concurrent_approvals_of_same_officer_count_once(database: Database, officers: list[Caller]) -> None:
     for _ in range(ROUNDS):
         batch_id = database.in_transaction(staged_batch, payees(database, 1))
 

@@ -137,7 +137,9 @@ class TestMail:
         given = {"smtp_url": url, "alert_email_to": TO, "alert_email_from": "alerts@shop.test"}
         return EmailChannel(replace(settings, **given), recipient=to)
 
-    def test_mail_arrives_complete(self, settings: Settings, serve: Callable[..., MailServer]) -> None:
+    def test_mail_has_complete_headers_and_text(
+        self, settings: Settings, serve: Callable[..., MailServer]
+    ) -> None:
         server = serve()
 
         self.channel(settings, server).send(MESSAGE)

@@ -226,7 +226,7 @@ def test_poison_and_slow_events_do_not_block_later_events(site: ServiceProcesses
     assert waiting == [("no payment has this reference",)] * 10
 
 
-def test_event_that_kills_workers_becomes_dead_letter_and_other_event_is_processed_once(
+def test_event_that_kills_workers_becomes_dead_letter_and_blocks_no_other_event(
     site: ServiceProcesses, shop: Shop
 ) -> None:
     """An event and an outbox row have two tries left. The order of another event is locked."""

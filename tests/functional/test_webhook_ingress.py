@@ -238,7 +238,7 @@ def test_malformed_request_is_refused_and_not_stored(
 
 
 @via_gunicorn_and_proxy
-def test_request_that_breaks_off_is_not_stored(ingress: Ingress, entry: str) -> None:
+def test_interrupted_request_is_not_stored(ingress: Ingress, entry: str) -> None:
     body = some_event()
     before = ingress.total()
 

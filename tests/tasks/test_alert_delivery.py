@@ -351,7 +351,7 @@ class TestFaults:
         assert case.events()[("chat", "raised")]["attempts"] == 3
         assert case.waiting() == {}
 
-    def test_refused_mail_recipient_is_retried_alone(
+    def test_only_the_refused_mail_recipient_is_retried(
         self, services: Services, clock: MovableClock, mail: MailServer
     ) -> None:
         given = replace(
@@ -402,7 +402,9 @@ class TestFaults:
 
         assert (len(chat_texts()), len(mail.mails), case.done()) == (1, 1, True)
 
-    def test_undeliverable_message_is_given_up_with_one_alert(self, gateway: TestGateway, case: Case) -> None:
+    def test_undeliverable_message_is_given_up_with_a_single_alert(
+        self, gateway: TestGateway, case: Case
+    ) -> None:
         gateway.server.chat.plan("refused", outbox.MAX_TRIES)
         with case.database.transaction() as session:
             session.execute(
@@ -468,7 +470,7 @@ class TestHangingChannel:
         )
         hanging.let_go.set()
 
-    def test_hanging_mail_channel_blocks_one_worker_and_chat_continues(
+    def test_hanging_mail_channel_blocks_a_single_thread_and_chat_continues(
         self,
         hanging_services: Services,
         hanging: HangingChannel,

@@ -44,7 +44,7 @@ def clear_planned_transfers(gateway: TestGateway) -> Iterator[None]:
 
 
 class TestWorker:
-    def test_worker_sends_a_batch_in_one_call_and_events_settle_the_payouts(
+    def test_worker_sends_a_batch_in_a_single_call_and_events_settle_payouts(
         self, relay: Dispatcher, case: Case
     ) -> None:
         case.work(relay, times=3)

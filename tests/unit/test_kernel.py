@@ -48,7 +48,7 @@ def test_first_of_equal_weights_gets_the_odd_kobo() -> None:
 
 
 @given(st.uuids())
-def test_uuid_is_read_in_either_case(value: UUID) -> None:
+def test_uuid_is_parsed_in_upper_and_lower_case(value: UUID) -> None:
     assert parse_uuid(str(value)) == value == parse_uuid(str(value).upper())
 
 

@@ -183,7 +183,7 @@ class TestColumns:
         with pytest.raises(IntegrityError, match="phone_index"), people.begin_nested():
             people.execute(again)
 
-    def test_null_stays_null(self, people: Session) -> None:
+    def test_null_is_stored_as_null(self, people: Session) -> None:
         people.add_all([Person(id=20), Person(id=21)])
         people.flush()
         people.expire_all()

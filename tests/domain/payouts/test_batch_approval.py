@@ -193,7 +193,7 @@ def test_account_change_after_approval_requires_two_new_approvals(session: Sessi
     assert approve(session, batch_id, make_officer(session)) == "approved"
 
 
-def test_dispatch_of_a_batch_changed_after_approval_is_refused_and_reopens_the_batch(
+def test_dispatch_of_batch_changed_after_approval_is_refused_and_reopens_batch(
     session: Session,
 ) -> None:
     payees = make_payees(session, 2)

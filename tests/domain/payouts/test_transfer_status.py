@@ -296,7 +296,7 @@ def test_failed_transfer_sent_after_all_leaves_a_debt_above_the_balance(session:
     assert_ledger_is_consistent(session)
 
 
-def test_debt_of_a_cash_out_sent_after_all_is_collected_from_the_wallet(session: Session) -> None:
+def test_debt_of_cash_out_sent_after_all_is_collected_from_the_wallet(session: Session) -> None:
     payee = make_wallet_payee(session)
     request_payout(session, payee, OWED_MINOR)
     officer = make_officer(session)

@@ -129,7 +129,7 @@ def assert_conflict(response: Any) -> str:
     [NotFoundError(), ConflictError(), QuarantinedError(), RuntimeError()],
     ids=lambda e: type(e).__name__,
 )
-def test_overtaken_request_neither_stores_response_nor_frees_key(
+def test_taken_over_request_neither_stores_response_nor_frees_key(
     counter: Counter, headers: dict[str, str], thread: ThreadPoolExecutor, error: Exception
 ) -> None:
     key = uuid4()

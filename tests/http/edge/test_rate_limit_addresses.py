@@ -75,7 +75,7 @@ def test_several_forwarded_headers_are_joined(services: Services) -> None:
     assert remaining(probe, PROXY, client, PROXY) == 0
 
 
-def test_proxy_chain_shorter_than_configured_is_still_limited(services: Services) -> None:
+def test_client_behind_fewer_proxies_than_configured_is_rate_limited(services: Services) -> None:
     probe = behind(services, 2)
     client = some_address()
     assert [remaining(probe, PROXY, client) for _ in range(2)] == [1, 0]

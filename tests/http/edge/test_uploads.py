@@ -1,4 +1,4 @@
-"""The upload term: a large file body, streamed and kept until the end of the request."""
+"""File upload routes: a large body, streamed and kept until the end of the request."""
 
 import hashlib
 import io
