@@ -312,9 +312,9 @@ class TestInTransit:
         assert_whole(database)
 
 
-@pytest.mark.parametrize("with_the_rest", [False, True])
+@pytest.mark.parametrize("with_buyer_action", [False, True])
 def test_quarantined_charge_is_resolved_once(
-    database: Database, shop: Shop, officers: list[Caller], with_the_rest: bool
+    database: Database, shop: Shop, officers: list[Caller], with_buyer_action: bool
 ) -> None:
     """While officers decide, the buyer may pay in full or cancel the order."""
     actions = ("accept_rest", "refund", "wallet", "accept_rest")
@@ -350,7 +350,7 @@ def test_quarantined_charge_is_resolved_once(
             return database.in_transaction(apply, make_charge(intent))  # type: ignore[arg-type]
 
         jobs = [lambda index=index: decide(index) for index in range(4)]
-        results = at_once(lambda job: job(), jobs + ([meanwhile] if with_the_rest else []))
+        results = at_once(lambda job: job(), jobs + ([meanwhile] if with_buyer_action else []))
 
         assert unexpected_errors(results, ConflictError) == []
         won = [result for result in results[:4] if not isinstance(result, Exception)]

@@ -111,7 +111,7 @@ def test_worker_killed_during_transaction_writes_nothing_and_next_worker_finishe
     assert_paid_once(site, order_id, data["id"])
 
 
-def test_worker_asked_to_stop_finishes_the_current_event(
+def test_stopping_worker_finishes_the_current_event(
     site: ServiceProcesses, shop: Shop, blocked: Blocker
 ) -> None:
     order_id, intent = unpaid(site, shop)

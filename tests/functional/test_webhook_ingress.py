@@ -361,7 +361,9 @@ def stopped_database(ingress: Ingress) -> Iterator[None]:
 
 @via_gunicorn_and_proxy
 @pytest.mark.usefixtures("stopped_database")
-def test_senders_are_asked_to_retry_while_the_database_is_stopped(ingress: Ingress, entry: str) -> None:
+def test_webhook_is_answered_503_with_retry_after_while_database_is_stopped(
+    ingress: Ingress, entry: str
+) -> None:
     body = some_event()
     for path in (GATEWAY, FUNCTION, MESSAGING):
         answer = requests.post(

@@ -48,7 +48,7 @@ def test_pages_skip_and_repeat_nothing(stage: Stage) -> None:
     assert seen == [str(product_id) for product_id in made]
 
 
-def test_featured_list_follows_time_staff_and_products(stage: Stage) -> None:
+def test_featured_list_reflects_time_staff_and_product_changes(stage: Stage) -> None:
     """With the real cache."""
     product_id = stage.product()
     entry = feature(stage, product_id, startsAt=stage.later(minutes=10), endsAt=stage.later(minutes=20))

@@ -97,7 +97,7 @@ def test_list_takes_two_statements_for_any_length(stage: Stage) -> None:
     assert counts == [2, 2]
 
 
-def test_vibe_follows_time_staff_and_products(stage: Stage) -> None:
+def test_vibe_reflects_time_staff_and_product_changes(stage: Stage) -> None:
     """With the real cache."""
     product_id, other = stage.product(), stage.product()
     made = vibe(stage, product_id, startsAt=stage.later(minutes=10), endsAt=stage.later(minutes=20))
