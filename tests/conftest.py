@@ -41,9 +41,9 @@ ISSUER = "http://identity.test"
 AUDIENCE = "campus-marketplace"
 
 _LONGEST_FIRST = ("simulation", "browser", "property")
-# Functional tests mostly wait for processes. This many computing modules stand between two functional modules.
+# Functional tests mostly wait for processes, so computing modules run between two functional modules.
 _MODULES_BETWEEN = 10
-# Modules that take minutes. A module runs in one process, so a late start would prolong the whole run.
+# Modules that take minutes. A module runs in a single process, so a late start would prolong the whole run.
 _LONGEST_MODULES = ("test_stack", "test_inbox_failures", "test_workers")
 
 _ALWAYS: dict[str, Any] = {
@@ -52,9 +52,9 @@ _ALWAYS: dict[str, Any] = {
     "suppress_health_check": [HealthCheck.too_slow],
     "print_blob": True,
 }
-# Each run uses the same examples, so that a failure is caused by the latest change.
+# Each run uses the same examples, so that only a change can cause a new failure.
 hypothesis_settings.register_profile("quick", derandomize=True, max_examples=40, **_ALWAYS)
-# Other examples in each run, drawn from the seed of the order of the tests.
+# Each run draws other examples from the seed of the test order.
 hypothesis_settings.register_profile("deep", max_examples=200, **_ALWAYS)
 hypothesis_settings.load_profile("deep" if DEEP else "quick")
 if not DEEP:
@@ -78,7 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_ADDRESSES] = Addresses.load(config.workerinput["addresses"])
 
 
-# Without colours, and without the local variables of each frame: to draw those takes a third of a second an error.
+# Logs omit colours and local variables: rendering the variables takes a third of a second per error.
 structlog.configure(
     processors=[
         structlog.contextvars.merge_contextvars,
@@ -99,7 +99,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mix modules that wait with modules that compute, and keep the order of pytest-randomly within a folder.
 
     Long modules run first, so that no process waits long for another at the end. Modules that try more cases
-    in a deep run get the mark ``deep``; tests marked ``deep(only=True)`` are left out of quick runs.
+    in a deep run get the mark ``deep``. Quick runs omit tests marked ``deep(only=True)``.
     """
     tests = Path(__file__).parent
     for item in items:
@@ -132,12 +132,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Tell how much of the specification is built, before pytest's own closing line."""
+    """Print the implemented share of the specification before pytest's closing line."""
     terminalreporter.write_line(specification.summary())
 
 
 class _Distribution:
-    """Tells each worker process of pytest-xdist where the servers are."""
+    """Send the addresses of the servers to each worker process of pytest-xdist."""
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -169,7 +169,7 @@ def worker_number(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(scope="session")
 def database_url(addresses: Addresses, worker_number: int) -> Iterator[str]:
-    """The database of this worker process; tests share it, so each makes rows of its own."""
+    """The database of this worker process. Tests share the database, so each test creates separate rows."""
     name = f"worker_{worker_number}"
     yield create_database(addresses, name)
     drop_database(addresses, name)
@@ -177,7 +177,7 @@ def database_url(addresses: Addresses, worker_number: int) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def environment(database_url: str, addresses: Addresses, worker_number: int) -> dict[str, str]:
-    """The variables that the application runs with under test."""
+    """The environment variables of the application under test."""
     return {
         "ENVIRONMENT": "test",
         "PUBLIC_BASE_URL": "http://127.0.0.1:8000",
@@ -206,7 +206,7 @@ def settings(environment: dict[str, str]) -> Settings:
 
 @pytest.fixture(scope="session", autouse=True)
 def keyring() -> None:
-    """Let this process read and write encrypted columns, also by databases that a test opens itself."""
+    """Let this process read and write encrypted columns, also through databases that a test opens."""
     use_keyring(make_keyring(DATA_ENCRYPTION_KEYS, BLIND_INDEX_KEY))
 
 
@@ -220,7 +220,7 @@ def services(settings: Settings) -> Iterator[Services]:
 
 @pytest.fixture(scope="session")
 def empty_database(database_url: str) -> Iterator[Callable[[], None]]:
-    """Deletes all rows of this worker process's database but those that migrations wrote."""
+    """A function that deletes all rows of this worker's database except rows of migrations."""
     database = Database(database_url, pool_size=1, application_name="tests")
     yield EmptiedDatabase(database).empty
     database.close()
@@ -228,7 +228,7 @@ def empty_database(database_url: str) -> Iterator[Callable[[], None]]:
 
 @pytest.fixture(scope="session")
 def modules_with_database(request: pytest.FixtureRequest) -> set[Path]:
-    """The modules of which a test uses this worker process's database."""
+    """The modules with a test that uses this worker process's database."""
     return {
         item.path
         for item in request.session.items
@@ -238,7 +238,7 @@ def modules_with_database(request: pytest.FixtureRequest) -> set[Path]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _begin_without_rows(request: pytest.FixtureRequest, modules_with_database: set[Path]) -> None:
-    """Begin each module without the rows that other modules committed."""
+    """Delete the rows that other modules committed before each module."""
     if request.path in modules_with_database:
         request.getfixturevalue("empty_database")()
 
@@ -251,7 +251,7 @@ def database(services: Services) -> Database:
 
 @pytest.fixture
 def session(database: Database) -> Iterator[Session]:
-    """A session in a transaction that is rolled back; deferred constraints are checked before that."""
+    """A session in a transaction that is rolled back after a check of the deferred constraints."""
     with database.engine.connect() as connection:
         outer = connection.begin()
         with Session(connection, join_transaction_mode="create_savepoint", expire_on_commit=False) as one:
@@ -274,7 +274,7 @@ def committed_database(addresses: Addresses, worker_number: int) -> Iterator[Dat
 
 @pytest.fixture(scope="module")
 def own_database(addresses: Addresses, worker_number: int) -> Iterator[Database]:
-    """A database that holds only what one module puts into it, for what depends on all that there is: plans, books."""
+    """A separate database for one module, for query plans and ledger sums that depend on all rows."""
     name = f"own_{worker_number}"
     database = Database(create_database(addresses, name), pool_size=5, application_name="tests")
     yield database
@@ -294,7 +294,7 @@ def _reconciled_database(addresses: Addresses, worker_number: int) -> Iterator[t
 
 @pytest.fixture
 def reconciled_database_url(_reconciled_database: tuple[str, EmptiedDatabase]) -> str:
-    """The address of a database without rows of other tests, for tests that compare all of it."""
+    """The address of a database without rows of other tests, for tests that compare all rows."""
     url, database = _reconciled_database
     database.disconnect_others()
     database.empty()
@@ -303,7 +303,7 @@ def reconciled_database_url(_reconciled_database: tuple[str, EmptiedDatabase]) -
 
 @pytest.fixture(scope="session")
 def app(services: Services) -> Flask:
-    """The application, with all its areas; its clients hold each answer to its route's contract."""
+    """The application with all areas. Clients check each response against the route's contract."""
     return checked_app(services, AREAS)
 
 
@@ -315,7 +315,7 @@ def client(app: Flask) -> FlaskClient:
 
 @pytest.fixture(scope="session")
 def bearer() -> Callable[..., dict[str, str]]:
-    """Makes the header of somebody's access token."""
+    """A function that builds the authorization header of a user."""
 
     def make(user_id: UUID, aal: str = "aal1", **claims: Any) -> dict[str, str]:
         given = {

@@ -1,4 +1,4 @@
-"""Record a stack's answers, or compare two recordings."""
+"""Record a stack's responses, or compare two recordings."""
 
 import argparse
 import json
@@ -12,7 +12,7 @@ from tests.recorded_requests.player import Player
 
 
 def main() -> int:
-    """Do what the arguments say, and give the exit status: 1 where recordings differ."""
+    """Run the command line and return the exit status: 1 if recordings differ."""
     parser = argparse.ArgumentParser(prog="recorded_requests", description=__doc__)
     below = parser.add_subparsers(dest="action", required=True)
     recording = below.add_parser("record", help="play the script against a fresh stack")

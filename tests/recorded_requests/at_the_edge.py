@@ -1,4 +1,4 @@
-"""What holds for all routes: pages for people, unknown paths, tokens, bodies, caching, paging, keys, limits."""
+"""Rules for all routes: HTML pages, unknown paths, tokens, bodies, caching, paging, keys and limits."""
 
 from tests.recorded_requests.player import NOTHING, Player
 
@@ -12,7 +12,7 @@ _JSON = {"Content-Type": "application/json"}
 
 
 def play(player: Player) -> None:
-    """Ask at the edge."""
+    """Send requests that the edge answers alike for all routes."""
     _pages(player)
     _unknown(player)
     _tokens(player)
@@ -152,7 +152,7 @@ def _paging(player: Player) -> None:
 
 
 def use_up_a_quota(player: Player) -> None:
-    """Ask until a quota is used up, and record that answer."""
+    """Send requests until the quota is used up, and record the refusal."""
     for _number in range(300):
         refused = player.look("POST", "/api/payments/virtual-account", who="vendor2", body={})
         if refused.status == 429:

@@ -7,7 +7,7 @@ _ACCOUNT = {"bankCode": "058", "accountNumber": "0123456789"}
 
 
 def play(player: Player) -> None:
-    """Look after accounts and balances."""
+    """Manage bank accounts, stores and balances."""
     _stores(player)
     _wallet(player)
     _balances(player)

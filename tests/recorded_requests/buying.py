@@ -1,4 +1,4 @@
-"""Buying: addresses, the cart, orders from placing to delivery, and who sees what of them."""
+"""Buying: profiles, the cart, orders from placing to delivery, and order access by role."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ _PARTS = ("", "/items", "/events", "/money")
 
 
 def play(player: Player) -> None:
-    """Buy something."""
+    """Buy products."""
     mine = [card["id"] for card in wares(player, STORE)]
     theirs = [card["id"] for card in wares(player, STORE_2)]
     _profile(player)

@@ -1,4 +1,4 @@
-"""The catalog: listings, search, products and their moderation, pictures."""
+"""The catalog: listings, search, products, moderation and pictures."""
 
 from typing import Any
 
@@ -189,7 +189,7 @@ def _category(player: Player) -> str:
 
 
 def _reviewed(player: Player, what: str, product: str, who: str = "vendor") -> None:
-    """Wait until a listing was screened."""
+    """Wait until a listing is screened."""
     player.wait(
         f"{what} is screened",
         lambda: (

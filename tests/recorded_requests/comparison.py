@@ -7,7 +7,7 @@ _MOST_SHOWN = 12
 
 
 def differences(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> Iterator[str]:
-    """Tell what is different, a line for each place; nothing where both are equal."""
+    """Yield a line for each difference. Equal recordings yield no line."""
     old = {entry["step"]: entry for entry in before}
     new = {entry["step"]: entry for entry in after}
     for step in old:

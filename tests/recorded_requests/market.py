@@ -1,4 +1,4 @@
-"""What several chapters need: stores, products, pictures, times, and orders that are placed and paid."""
+"""Steps shared by several chapters: stores, products, pictures, times, and placed and paid orders."""
 
 import struct
 import zlib
@@ -13,12 +13,12 @@ SEEDED_ADDRESS = "00090000-0001-73ca-a3a2-70688df8ed25"
 
 
 def later(**span: float) -> str:
-    """Write the time so much later than now."""
+    """Return the time after this span, as in requests."""
     return (datetime.now(UTC) + timedelta(**span)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def picture(red: int = 200, side: int = 64) -> bytes:
-    """Draw a PNG of one colour."""
+    """Draw a PNG of a single colour."""
     row = b"\0" + bytes((red, 90, 40)) * side
     parts = (
         (b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)),
@@ -32,7 +32,7 @@ def picture(red: int = 200, side: int = 64) -> bytes:
 
 
 def wares(player: Player, store: str) -> list[dict[str, Any]]:
-    """List a store's products that can be had, the cheapest first, without those that are on sale."""
+    """List a store's available products without a flash sale, cheapest first."""
     found = player.look(
         "GET",
         "/api/products",
@@ -44,7 +44,7 @@ def wares(player: Player, store: str) -> list[dict[str, Any]]:
 def place(
     player: Player, step: str, product: str, *, quantity: int = 1, who: str = "buyer", **more: Any
 ) -> Answer:
-    """Have somebody place an order of one product."""
+    """Place an order of a product."""
     items = [{"productId": product, "quantity": quantity}]
     return player.ask(
         step, "POST", "/api/orders", who=who, key=True,
@@ -53,28 +53,28 @@ def place(
 
 
 def open_page(player: Player, step: str, order: str, *, who: str = "buyer", of: str = "orderId") -> str:
-    """Have somebody open the payment page, and give the payment's reference."""
+    """Open the hosted payment page and return the payment's reference."""
     opened = player.ask(step, "POST", "/api/payments/initialize", who=who, key=True, body={of: order})
     reference = opened.get("reference")
     return reference if isinstance(reference, str) else f"checkout-{'0' * 32}"
 
 
 def pay(player: Player, reference: str, order: str, *, who: str = "buyer", **how: Any) -> None:
-    """Pay at the gateway, and wait until its webhook has been worked off."""
+    """Pay at the gateway and wait until the webhook is processed."""
     player.at_gateway("POST", f"/sandbox/pay/{reference}", how)
     player.wait(f"the payment of {player.normal.text(reference, 'pay')} is taken",
                 lambda: status_of(player, order, who=who) != "pending_payment")  # fmt: skip
 
 
 def status_of(player: Player, order: str, *, who: str = "buyer") -> Any:
-    """Tell an order's status."""
+    """Return an order's status."""
     return player.look("GET", "/api/orders/:id", order, who=who).get("status")
 
 
 def paid_order(
     player: Player, name: str, product: str, *, quantity: int = 1, who: str = "buyer", **how: Any
 ) -> str:
-    """Have an order placed and paid, and give its id."""
+    """Place and pay an order, and return the order's id."""
     order = place(player, f"{name}: place", product, quantity=quantity, who=who).id()
     reference = open_page(player, f"{name}: open the page", order, who=who)
     pay(player, reference, order, who=who, **how)
@@ -82,12 +82,12 @@ def paid_order(
 
 
 def pin_of(player: Player, order: str, *, who: str = "buyer") -> str:
-    """Find the PIN that the buyer of an order is shown."""
+    """Return the delivery PIN shown to the buyer of an order."""
     return str(player.look("GET", "/api/orders/:id", order, who=who).get("deliveryPin", default="000000"))
 
 
 def ship(player: Player, name: str, order: str, *, who: str = "vendor") -> None:
-    """Have an order accepted and shipped."""
+    """Accept and ship an order."""
     player.ask(f"{name}: accept", "POST", "/api/orders/:orderId/accept", order, who=who)
     player.ask(f"{name}: ship", "POST", "/api/orders/:orderId/status", order, who=who,
                body={"status": "shipped", "trackingNote": "With our rider"})  # fmt: skip
@@ -96,7 +96,7 @@ def ship(player: Player, name: str, order: str, *, who: str = "vendor") -> None:
 def delivered_order(
     player: Player, name: str, product: str, *, quantity: int = 1, who: str = "buyer", vendor: str = "vendor"
 ) -> str:
-    """Have an order placed, paid, shipped and delivered, and give its id."""
+    """Place, pay, ship and deliver an order, and return the order's id."""
     order = paid_order(player, name, product, quantity=quantity, who=who)
     ship(player, name, order, who=vendor)
     player.ask(f"{name}: verify the PIN", "POST", "/api/orders/:orderId/verify-code", order, who=vendor,
@@ -105,7 +105,7 @@ def delivered_order(
 
 
 def first(found: Answer, *path: str | int) -> str:
-    """Give the id of the first row of a listing, or something else of it."""
+    """Return the id, or another field, of the first row of a listing."""
     return found.id(0, *(path or ("id",)))
 
 

@@ -1,4 +1,4 @@
-"""Give answers a normal form: what differs from run to run gets a placeholder, everything else stays."""
+"""Normal form of responses: values that vary between runs become placeholders, all others stay."""
 
 import csv
 import hashlib
@@ -9,17 +9,17 @@ from collections.abc import Mapping
 from typing import Any
 
 TEXT = "<text>"
-# Words for people. They may be written anew without any change of the interface.
+# Texts for people: a new wording does not change the interface.
 _TEXT_FIELDS = frozenset(
     {"detail", "description", "message", "meaning", "explanation", "suggestion", "suggestedAction", "firstStep", "purpose"}
 )  # fmt: skip
 _CURSOR_FIELDS = frozenset({"next_cursor", "cursor"})
 _CODE_FIELDS = {"deliveryPin": "<pin>", "accessCode": "<code>", "referralCode": "<code>"}
-# Figures of the machine, not of the script.
+# These figures depend on the machine, not on the script.
 _FIGURES = frozenset(
     {"redisMemoryUsedBytes", "completed", "waiting", "active", "connectedWorkers", "latencyMs", "ageSeconds"}
 )
-# How often and when periodic tasks ran: the clock's, not the script's.
+# Times and counts of periodic runs depend on the clock, not on the script.
 _VARYING = frozenset(
     {"lastFinishedAt", "lastDurationMilliseconds", "lastOutcome", "lastResult", "runs", "nextRunAt",
      "runningSince", "runningOn"}
@@ -31,7 +31,7 @@ _VARYING_COLUMNS = frozenset(
 _TEXT_COLUMNS = frozenset({"Purpose"})
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-# Ids of the demo data are the same in each fresh stack, so they are kept as they are.
+# Ids of the demo data are equal in each fresh stack, so recordings keep these ids.
 _SEEDED = re.compile(r"000[0-9a-f]{5}-")
 _REFERENCE = re.compile(r"\b(checkout|payout)-[0-9a-f]{32}\b")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\+00:00| UTC)?")
@@ -41,7 +41,7 @@ _HEX = re.compile(r"\b[0-9a-f]{32,128}\b")
 _CODE = re.compile(r"\b(TRF|RCP|ACC|PRF|CUS|AUTH)_(?=\w*[0-9a-z])[0-9A-Za-z]{6,}\b")
 _SECONDS = re.compile(r"\b\d+\.\d+ ?(s|ms|MB)\b")
 _ACCESS_KEY = re.compile(r"\b[0-9A-F]{20}\b")
-# The accounts that the sandbox opens for transfers to us.
+# Virtual accounts that the sandbox opens for transfers to the platform.
 _OPENED_ACCOUNT = re.compile(r"^99\d{8}$")
 _PAGE = re.compile(r"/pay/[a-z0-9]{10,}\b")
 _ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
@@ -57,23 +57,23 @@ _NOTED_HEADERS = ("ratelimit-remaining", "ratelimit-reset", "retry-after", "etag
 
 
 class NormalForm:
-    """Turn answers into their normal form; the same id gets the same placeholder wherever it is seen."""
+    """Convert responses to the normal form. An id gets the same placeholder at every place."""
 
     def __init__(self, addresses: Mapping[str, str]) -> None:
-        """Begin with no ids known.
+        """Start without known ids.
 
-        :param addresses: addresses and directories of this stack, with what is written for them
+        :param addresses: placeholders by address or directory of this stack
         """
         self._addresses = sorted(addresses.items(), key=lambda item: -len(item[0]))
         self._known: dict[str, str] = {}
 
     def learn(self, value: object, name: str) -> None:
-        """Name an id that was seen in no recorded answer, or that shall have a better name."""
+        """Name an id that no recorded response contains, or that needs a better name."""
         if isinstance(value, str) and value not in self._known:
             self._known[value] = f"<{name}>"
 
     def headers(self, given: Mapping[str, str]) -> dict[str, Any]:
-        """Keep the headers that clients go by: some with their value, some as being there."""
+        """Select the headers that clients depend on: some with the value, others only by presence."""
         low = {name.lower(): value for name, value in given.items()}
         kept: dict[str, Any] = {}
         for name in _KEPT_HEADERS:
@@ -88,7 +88,7 @@ class NormalForm:
         return kept
 
     def body(self, content: bytes, content_type: str, where: str) -> Any:
-        """Give the normal form of a body, by its type."""
+        """Return the normal form of a body, by content type."""
         kind = content_type.partition(";")[0].strip()
         if not content:
             return None
@@ -117,11 +117,11 @@ class NormalForm:
         return {"bytes": hashlib.sha256(content).hexdigest()}
 
     def json(self, value: Any, where: str, field: str = "", parent: str = "") -> Any:
-        """Give the normal form of a JSON value.
+        """Return the normal form of a JSON value.
 
-        :param where: its place, which an id that is first seen here is named after
-        :param field: the name of the field that it stands in
-        :param parent: the field around it
+        :param where: the place of the value, which names ids seen here for the first time
+        :param field: the name of the field with this value
+        :param parent: the name of the enclosing field
         """
         if isinstance(value, dict):
             return {
@@ -130,7 +130,7 @@ class NormalForm:
             }
         if isinstance(value, list):
             if field == "invalid_params" and all(isinstance(item, dict) and "name" in item for item in value):
-                # The order of parameters that are not known changes from process to process.
+                # The order of unknown parameters varies between processes.
                 value = sorted(value, key=lambda item: str(item["name"]))
             return [self.json(item, f"{where}[{number}]", field, parent) for number, item in enumerate(value)]
         if isinstance(value, str) and field not in _VARYING:
@@ -153,7 +153,7 @@ class NormalForm:
         return self.text(value, where)
 
     def text(self, value: str, where: str) -> str:
-        """Put placeholders into a text for ids, references, times and addresses."""
+        """Replace ids, references, times and addresses in a text by placeholders."""
         if value in self._known:
             return self._known[value]
         for address, name in self._addresses:
@@ -171,7 +171,7 @@ class NormalForm:
         return _HEX.sub("<hex>", value)
 
     def lines(self, shown: str) -> list[str]:
-        """Give the normal form of what a command printed, line by line."""
+        """Return the normal form of a command's output, line by line."""
         found, headings = [], list[str]()
         for line in shown.splitlines():
             cells = _SECONDS.sub(r"<number> \1", self.text(line, "command")).split("\t")

@@ -1,4 +1,4 @@
-"""The operators' commands: their help, and those that only read or that do no harm."""
+"""Operator commands: the help of all commands, and the output of commands that only read or do no harm."""
 
 import re
 
@@ -20,7 +20,7 @@ _READING: tuple[tuple[str, ...], ...] = (
 
 
 def play(player: Player) -> None:
-    """Run the commands."""
+    """Run operator commands."""
     commands = player.help_of()
     for command in commands:
         for below in player.help_of(command):
@@ -34,6 +34,6 @@ def play(player: Player) -> None:
 
 
 def _shown(player: Player, group: str, *options: str) -> None:
-    """Show the latest one that a list names."""
+    """Show the latest row of a list command."""
     found = re.search(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", player.quietly(group, "list", *options))
     player.command(f"command: {group} show the latest", group, "show", found[0] if found else NOTHING)

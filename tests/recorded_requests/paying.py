@@ -1,4 +1,4 @@
-"""Paying in other ways: too little, too much, by transfer, late, twice, out of the wallet, and not in time."""
+"""Other payments: too small, too large, by transfer, late, duplicate, from the wallet, and expired."""
 
 from typing import Any
 
@@ -101,7 +101,7 @@ def _wait_for_held(player: Player, count: int) -> None:
 
 
 def settle_refunds(player: Player, what: str) -> None:
-    """Wait until no refund is under way."""
+    """Wait until no refund is in transit."""
     player.wait(
         f"refunds of {what} are settled",
         lambda: (

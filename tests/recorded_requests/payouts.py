@@ -1,4 +1,4 @@
-"""Payouts: early withdrawals, batches from staging to results, what goes wrong, and reconciliation."""
+"""Payouts: early withdrawals, batches from staging to results, failures, and reconciliation."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _OVER = ("completed", "partially_failed")
 
 
 def play(player: Player) -> None:
-    """Pay out."""
+    """Pay vendors."""
     mine = [card["id"] for card in wares(player, STORE)]
     theirs = [card["id"] for card in wares(player, STORE_2)]
     _withdrawals(player)
@@ -82,7 +82,7 @@ def _stage(player: Player, step: str, who: str = "finance", **body: Any) -> str:
 
 
 def _read(player: Player, name: str, batch: str) -> list[dict[str, Any]]:
-    """Record a batch, and give its payments."""
+    """Record a batch and return the payments of the batch."""
     shown = player.ask(f"{name}: read", "GET", f"{_BATCHES}/:batchId", batch, who="finance2")
     found: list[dict[str, Any]] = shown.get("intents", default=[])
     return found
@@ -225,7 +225,7 @@ def _called_off(player: Player) -> None:
 
 
 def _cash_out(player: Player, theirs: list[str]) -> None:
-    """Give a vendor's own wallet something, whose bank account is old enough, and have it paid out."""
+    """Refund an order to a vendor's wallet and withdraw the money to the bank account."""
     order = paid_order(player, "cash", theirs[6], who="vendor")
     player.ask("cash: refund to the wallet", "POST", "/api/payments/order/:orderId/process-refund", order, who="finance", aal2=True,
                body={"destination": "wallet", "reason": _REASON})  # fmt: skip
@@ -396,7 +396,7 @@ def _stalled(player: Player, mine: list[str]) -> None:
 
 
 def _short_of_funds(player: Player, mine: list[str]) -> None:
-    """Have nothing at the gateway to pay out of, so that a payment waits until an officer gives it up."""
+    """Send a payout while the gateway's balance is empty, until an officer voids the payout."""
     delivered_order(player, "batch short", mine[-4])
     batch = _approved(player, "batch short", vendorIds=[STORE])
     player.at_gateway("POST", "/sandbox/settlements", {})
@@ -463,7 +463,7 @@ def _histories(player: Player) -> None:
 
 
 def run_over(player: Player, step: str, **body: Any) -> str:
-    """Start a reconciliation, wait until it is over, and record it."""
+    """Start a reconciliation, wait for the end, and record the result."""
     run = player.ask(step, "POST", "/api/payouts/reconcile", who="finance", aal2=True, body=body).id("runId")
     path = "/api/payouts/reconciliations/:runId"
     player.wait(

@@ -1,4 +1,4 @@
-"""The platform: proposals with four eyes, features, maintenance, halts, alerts, and background work."""
+"""The platform: proposals with dual approval, features, maintenance, halts, alerts and background work."""
 
 from typing import Any
 
@@ -160,7 +160,7 @@ def _switches(player: Player, mine: list[str]) -> None:
 
 
 def _halted(player: Player, mine: list[str]) -> None:
-    """Give a charge back at the gateway by hand, and let a charge come that nobody asked for."""
+    """Cause reconciliation differences: a manual refund at the gateway and an unrecognized charge."""
     delivered_order(player, "halt", mine[-4])
     staged = player.ask(
         "halt: stage", "POST", "/api/payouts/batches", who="finance", body={"vendorIds": [STORE]}

@@ -1,4 +1,4 @@
-"""Play requests and commands against a stack, and keep their answers in normal form."""
+"""A player that runs requests and commands against a stack and keeps the responses in normal form."""
 
 import hashlib
 import hmac
@@ -18,7 +18,7 @@ import requests
 from tests.recorded_requests.normal_form import NormalForm
 
 Json = Any
-# An id that nothing has, for steps whose row could not be made, and for refusals.
+# An id without a row, for refusals and for steps whose row could not be created.
 NOTHING = "99999999-9999-4999-8999-999999999999"
 _TIMEOUT_SECONDS = 30.0
 _POLL_SECONDS = 0.1
@@ -29,13 +29,10 @@ _COMMAND_SECONDS = 120.0
 
 
 class Answer:
-    """One answer, as the script reads it."""
+    """A response with readers for the script."""
 
     def __init__(self, response: requests.Response) -> None:
-        """Read an answer.
-
-        :param response: what came
-        """
+        """Read the response."""
         self.status = response.status_code
         self.headers = response.headers
         self.content = response.content
@@ -45,7 +42,7 @@ class Answer:
             self.body = None
 
     def get(self, *path: str | int, default: Any = None) -> Any:
-        """Find something in the answer's ``data``, or else the default; a script goes on without it."""
+        """Return a value from the response's ``data``, or the default, so that a script continues without the value."""
         found: Any = self.body.get("data") if isinstance(self.body, dict) else None
         for name in path:
             try:
@@ -55,23 +52,23 @@ class Answer:
         return found
 
     def id(self, *path: str | int) -> str:
-        """Find an id in the answer, by default that of ``data``; without one, the id that nothing has."""
+        """Return an id from the response, by default the id of ``data``, or else ``NOTHING``."""
         found = self.get(*(path or ("id",)))
         return found if isinstance(found, str) else NOTHING
 
     def meta(self, name: str) -> Any:
-        """Find something in the answer's ``meta``."""
+        """Return a value from the response's ``meta``."""
         return self.body.get("meta", {}).get(name) if isinstance(self.body, dict) else None
 
 
 class Player:
-    """Play the script: each step is a request or a command, recorded under a name of its own."""
+    """Play the script. Each step is a request or a command, recorded under a unique name."""
 
     def __init__(self, base_url: str, checkout: Path, data_dir: Path) -> None:
-        """Get to know the stack.
+        """Read the settings of the stack.
 
-        :param base_url: where the API is
-        :param checkout: the directory of the code, with its ``.venv``
+        :param base_url: the base address of the API
+        :param checkout: the directory of the code, with ``.venv``
         :param data_dir: the stack's directory of state
         """
         self.base_url = base_url.rstrip("/")
@@ -116,15 +113,15 @@ class Player:
         headers: Mapping[str, str] | None = None,
         key: str | bool | None = None,
     ) -> Answer:
-        """Send a request and record its answer.
+        """Send a request and record the response.
 
-        :param step: the name of the step, unlike any other
-        :param path: with ``:name`` where the ids go, in their order
-        :param who: the persona whose token is sent
-        :param body: is sent as JSON
-        :param raw: is sent as it is
-        :param files: is sent as a form, as ``requests`` takes it
-        :param key: an Idempotency-Key, or true for a fresh one
+        :param step: the unique name of the step
+        :param path: contains ``:name`` for each id, in the order of the ids
+        :param who: the persona that sends the request
+        :param body: a JSON body
+        :param raw: a body that is sent unchanged
+        :param files: form fields in the format of ``requests``
+        :param key: an Idempotency-Key, or true for a fresh key
         """
         if step in self._steps:
             raise ValueError(f"two steps are named {step!r}")
@@ -164,9 +161,9 @@ class Player:
         return Answer(response)
 
     def _sent(self, method: str, address: str, **more: Any) -> requests.Response:
-        """Send a request; a large body that the proxy gave up on is sent again.
+        """Send a request. Repeat a large body after a 503 from the proxy.
 
-        Where the service refuses a body before it has read all of it, the proxy now and then answers 503.
+        The proxy sometimes answers 503 if the service refuses a body before reading the whole body.
         """
         for _attempt in range(_MOST_ATTEMPTS):
             response = self._session.request(
@@ -180,7 +177,7 @@ class Player:
         self, method: str, path: str, *ids: str, who: str | None = None, aal2: bool = False, body: Json = None,
         query: Mapping[str, Any] | None = None,
     ) -> Answer:  # fmt: skip
-        """Send a request that is not recorded, to find or to wait for something."""
+        """Send a request without recording, to find a row or to wait for a state."""
         sent = {} if who is None else {"Authorization": f"Bearer {self.token(who, aal2=aal2)}"}
         return Answer(
             self._session.request(
@@ -190,7 +187,7 @@ class Player:
         )  # fmt: skip
 
     def wait(self, what: str, is_so: Callable[[], object], seconds: float = _WAIT_SECONDS) -> bool:
-        """Wait until something is so. That it did not become so is recorded: it is a difference, too."""
+        """Wait until a condition holds. Record a time-out, because a time-out is a difference too."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if is_so():
@@ -201,7 +198,7 @@ class Player:
         return False
 
     def token(self, persona: str, *, aal2: bool = False, expired: bool = False) -> str:
-        """Get a persona's token from the sandbox's identity provider; each is asked for once."""
+        """Return a persona's token from the sandbox's identity provider. Each token is requested once."""
         kind = (persona, aal2, expired)
         if kind not in self._tokens:
             wanted = {"persona": persona, "aal2": aal2, "expired": expired, "claims": {}}
@@ -214,7 +211,7 @@ class Player:
         return self._tokens[kind]
 
     def fresh_key(self) -> str:
-        """Make an Idempotency-Key: version 4, and another one for each step."""
+        """Create a unique Idempotency-Key, a UUID of version 4."""
         self._keys += 1
         digest = hashlib.sha256(f"{time.time_ns()} {self._keys}".encode()).digest()[:16]
         return str(UUID(bytes=digest, version=4))
@@ -222,7 +219,7 @@ class Player:
     # --- The gateway
 
     def at_gateway(self, method: str, path: str, body: Json = None) -> Json:
-        """Use the sandbox gateway, its controls or its API."""
+        """Call the sandbox gateway's API or controls."""
         headers = {"Authorization": f"Bearer {self.secret}"}
         response = self._session.request(
             method, f"{self.gateway}{path}", json=body, headers=headers, timeout=_TIMEOUT_SECONDS
@@ -232,7 +229,7 @@ class Player:
         return response.json()
 
     def signed(self, event: Json) -> tuple[bytes, dict[str, str]]:
-        """Write an event and sign it as the gateway does."""
+        """Encode an event and sign the body as the gateway does."""
         raw = json.dumps(event).encode()
         signature = hmac.new(self.secret.encode(), raw, hashlib.sha512).hexdigest()
         return raw, {"Content-Type": "application/json", "x-gateway-signature": signature}
@@ -240,11 +237,11 @@ class Player:
     # --- Commands
 
     def setting(self, name: str) -> str:
-        """Read a setting of the stack."""
+        """Return a setting of the stack."""
         return self._run("config", "get", name).stdout.strip()
 
     def command(self, step: str, *arguments: str) -> None:
-        """Run a command of the operators and record how it ended and what it printed."""
+        """Run an operator command and record the exit status and output."""
         done = self._run(*arguments)
         shown = self.normal.lines(done.stdout)
         self._note(
@@ -252,13 +249,13 @@ class Player:
         )
 
     def run_task(self, name: str, *, now: str | None = None) -> None:
-        """Run a periodic task, recorded nowhere."""
+        """Run a periodic task without recording."""
         done = self._run("periodic", "run", name, *(("--now", now) if now else ()))
         if done.returncode:
             print(f"periodic run {name}: {done.stdout} {done.stderr}", file=sys.stderr)
 
     def help_of(self, *arguments: str) -> list[str]:
-        """Record the options and sub-commands that a command's help names, and give the sub-commands."""
+        """Record options and subcommands from a command's help, and return the subcommands."""
         done = self._run(*arguments, "--help")
         options = sorted(set(re.findall(r"^ +(?:-\w, )?(--[a-z0-9-]+)", done.stdout, re.MULTILINE)))
         usage = done.stdout.splitlines()[0] if done.stdout else ""
@@ -272,7 +269,7 @@ class Player:
         return commands
 
     def quietly(self, *arguments: str) -> str:
-        """Run a command that is not recorded, and give what it printed."""
+        """Run a command without recording and return the output."""
         return self._run(*arguments).stdout
 
     def _note(self, step: str, arguments: tuple[str, ...], found: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from tests.recorded_requests.player import NOTHING, Player
 
 
 def play(player: Player) -> None:
-    """Read and change what is promoted."""
+    """Read and change promotions."""
     mine = [card["id"] for card in wares(player, STORE)]
     _sales(player, mine)
     _banners(player)

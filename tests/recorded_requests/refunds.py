@@ -1,4 +1,4 @@
-"""Refunds by officers: of a part, of pieces, failed and mended, after the release, and while a bank disputes."""
+"""Refunds by officers: partial, by item, failed and retried, after release, and during a chargeback."""
 
 from tests.recorded_requests.market import STORE, STORE_2, delivered_order, paid_order, wares
 from tests.recorded_requests.paying import settle_refunds
@@ -10,7 +10,7 @@ _REASON = "The parcel came late."
 
 
 def play(player: Player) -> None:
-    """Give money back."""
+    """Refund orders."""
     mine = [card["id"] for card in wares(player, STORE)]
     theirs = [card["id"] for card in wares(player, STORE_2)]
     _parts(player, mine)

@@ -1,13 +1,13 @@
-"""All routes of the contract that are built: what the sweep of refusals goes over."""
+"""All implemented routes of the contract, for the sweep of refusals."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Route:
-    """A route: who may call it, and what it takes.
+    """A route with the permitted callers and the type of body.
 
-    ``who`` and ``key`` are as the documentation of the API writes them.
+    ``who`` and ``key`` use the wording of the API documentation.
     """
 
     method: str

@@ -1,4 +1,4 @@
-"""The whole script: its chapters in their order."""
+"""The whole script: all chapters in playing order."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from tests.recorded_requests import (
 )
 from tests.recorded_requests.player import Player
 
-# Tasks that would run by the clock, and make a recording depend on when it is made. The script runs them itself.
+# Scheduled runs of these tasks would make a recording depend on the time. The script runs the tasks explicitly.
 _BY_THE_CLOCK = (
     "expire-checkouts", "hold-overdue-listings", "flag-stalled-intents", "requery-refunds",
     "requery-transfers", "collect-debts", "stage-payouts", "check-invariants", "apply-proposals",
@@ -46,8 +46,8 @@ CHAPTERS = {
 def play(player: Player, *, openapi: Path | None, only: list[str] | None) -> None:
     """Play the script.
 
-    :param openapi: where the OpenAPI document is kept as it came
-    :param only: the chapters to play, or none for all
+    :param openapi: the file to store the OpenAPI document in
+    :param only: the names of the chapters to play, or None for all
     """
     for task in _BY_THE_CLOCK:
         player.quietly("periodic", "pause", task)

@@ -1,4 +1,4 @@
-"""Every route, refused in every way that needs no row: by token, role, body, key, id and method."""
+"""Refusals of every route that need no row: by token, role, body, key, id and method."""
 
 import re
 
@@ -11,13 +11,13 @@ _PERMITTED = {
     "canManageOrders": "orders",
     "canManagePlatform": "admin",
 }
-# An empty body does something there; other chapters send it.
+# These routes accept an empty body, which other chapters send.
 _EMPTY_BODY_ACTS = ("/api/payouts/batches", "/api/payouts/reconcile")
 _WITHOUT_TOKEN = ("Public", "Optional", "Webhook or probe")
 
 
 def play(player: Player) -> None:
-    """Refuse every route."""
+    """Send requests that every route refuses."""
     for route in ROUTES:
         _by_caller(player, route)
         _by_content(player, route)
@@ -27,7 +27,7 @@ def play(player: Player) -> None:
 
 
 def fitting(route: Route) -> tuple[str | None, bool]:
-    """Find a persona who may call a route, and whether two factors are needed."""
+    """Return a permitted persona of a route, and whether the route needs a second factor."""
     permission = re.search(r"\((\w+)", route.who)
     if permission and permission[1] in _PERMITTED:
         return _PERMITTED[permission[1]], "AAL2" in route.who

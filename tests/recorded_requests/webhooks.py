@@ -1,4 +1,4 @@
-"""Webhooks in: signatures, bodies, the handshake, messages, dead letters and their replay, and alerts."""
+"""Incoming webhooks: signatures, bodies, the handshake, messages, dead letters, replays and alerts."""
 
 import gzip
 import json
@@ -12,7 +12,7 @@ _NOTE = "Looked into by an officer."
 
 
 def play(player: Player) -> None:
-    """Send webhooks, good and bad."""
+    """Send valid and invalid webhooks."""
     _signatures(player)
     _events(player)
     _messages(player)
@@ -52,7 +52,7 @@ def _signatures(player: Player) -> None:
 
 
 def _events(player: Player) -> None:
-    """Send events that can never succeed, that are not known, and that are about nothing of ours."""
+    """Send events that can never succeed, and events of unrecognized types or about unrecognized objects."""
     recipient = {
         "recipient_code": "RCP_recorded1",
         "details": {"account_number": "0123456789", "bank_code": "058", "bank_name": "A Bank"},
@@ -121,7 +121,7 @@ def _messages(player: Player) -> None:
 
 
 def send_what_is_retried(player: Player) -> None:
-    """Send what is tried again and again, so that nothing after it can be told for sure."""
+    """Send events that are retried repeatedly. Later steps would depend on the time of the retries."""
     status = {
         "id": "wamid.recorded2",
         "status": "delivered",
