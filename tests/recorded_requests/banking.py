@@ -1,7 +1,7 @@
 """Bank accounts, stores, balances, cash-outs of wallets, and statements."""
 
 from tests.recorded_requests.market import STORE, STORE_2, later
-from tests.recorded_requests.player import NOTHING, Player
+from tests.recorded_requests.player import UNKNOWN_ID, Player
 
 _ACCOUNT = {"bankCode": "058", "accountNumber": "0123456789"}
 
@@ -66,7 +66,7 @@ def _balances(player: Player) -> None:
         "GET",
         "/api/payouts/balance",
         who="finance",
-        query={"vendorId": NOTHING},
+        query={"vendorId": UNKNOWN_ID},
     )
     player.ask("balance for support", "GET", "/api/payouts/balance", who="support", query={"vendorId": STORE})
     path = "/api/payouts/statement"

@@ -5,6 +5,7 @@ from typing import Any
 from tests.recorded_requests.market import (
     STORE,
     STORE_2,
+    available_products,
     first,
     open_page,
     paid_order,
@@ -12,22 +13,21 @@ from tests.recorded_requests.market import (
     pin_of,
     place,
     ship,
-    wares,
 )
-from tests.recorded_requests.player import NOTHING, Player
+from tests.recorded_requests.player import UNKNOWN_ID, Player
 
 _PARTS = ("", "/items", "/events", "/money")
 
 
 def play(player: Player) -> None:
     """Buy products."""
-    mine = [card["id"] for card in wares(player, STORE)]
-    theirs = [card["id"] for card in wares(player, STORE_2)]
+    store_products = [card["id"] for card in available_products(player, STORE)]
+    store_2_products = [card["id"] for card in available_products(player, STORE_2)]
     _profile(player)
-    _cart(player, mine, theirs)
-    _placing(player, mine, theirs)
-    _delivery(player, mine)
-    _checkout(player, mine, theirs)
+    _cart(player, store_products, store_2_products)
+    _placing(player, store_products, store_2_products)
+    _delivery(player, store_products)
+    _checkout(player, store_products, store_2_products)
     _tables(player)
 
 
@@ -37,7 +37,7 @@ def _profile(player: Player) -> None:
         "profile, changed", "PUT", me, who="buyer2", body={"name": "Tunde B. Bello", "phone": "08031234567"}
     )
     for name, body in {
-        "phone": {"phone": "12"}, "name": {"name": ""}, "campus": {"campusId": NOTHING}, "avatar": {"avatarUrl": "ftp://x"},
+        "phone": {"phone": "12"}, "name": {"name": ""}, "campus": {"campusId": UNKNOWN_ID}, "avatar": {"avatarUrl": "ftp://x"},
         "role": {"role": "staff"},
     }.items():  # fmt: skip
         player.ask(f"profile, bad {name}", "PUT", me, who="buyer2", body=body)
@@ -70,55 +70,59 @@ def _profile(player: Player) -> None:
     player.ask("address, gone twice", "DELETE", one, made.id(), who="buyer2")
 
 
-def _cart(player: Player, mine: list[str], theirs: list[str]) -> None:
+def _cart(player: Player, store_products: list[str], store_2_products: list[str]) -> None:
     path = "/api/cart"
 
     def put(step: str, *lines: tuple[str, object], who: str = "buyer") -> None:
         items = [{"productId": product, "quantity": quantity} for product, quantity in lines]
         player.ask(f"cart, {step}", "POST", path, who=who, body={"items": items})
 
-    south = first(player.look("GET", "/api/products", query={"campus": "south", "limit": "1"}))
+    south = first(player.fetch("GET", "/api/products", query={"campus": "south", "limit": "1"}))
     player.ask("cart, empty", "GET", path, who="buyer")
-    put("filled", (mine[0], 2), (theirs[0], 1))
-    put("changed", (mine[0], 1), (theirs[0], 2), (mine[1], 1))
+    put("filled", (store_products[0], 2), (store_2_products[0], 1))
+    put("changed", (store_products[0], 1), (store_2_products[0], 2), (store_products[1], 1))
     player.ask("cart, read", "GET", path, who="buyer")
-    put("a product twice", (mine[0], 1), (mine[0], 1))
-    put("nothing of it", (mine[0], 0))
-    put("unknown product", (NOTHING, 1))
+    put("a product twice", (store_products[0], 1), (store_products[0], 1))
+    put("nothing of it", (store_products[0], 0))
+    put("unknown product", (UNKNOWN_ID, 1))
     put("another campus", (south, 1))
-    put("the own store's", (mine[0], 1), who="vendor")
-    put("more than there is", (mine[0], 1000))
-    put("of staff", (mine[0], 1), who="support")
+    put("the own store's", (store_products[0], 1), who="vendor")
+    put("more than there is", (store_products[0], 1000))
+    put("of staff", (store_products[0], 1), who="support")
     player.ask("cart, cleared", "DELETE", path, who="buyer")
     player.ask("cart, cleared twice", "DELETE", path, who="buyer")
 
 
-def _placing(player: Player, mine: list[str], theirs: list[str]) -> None:
+def _placing(player: Player, store_products: list[str], store_2_products: list[str]) -> None:
     path = "/api/orders"
-    south = first(player.look("GET", "/api/products", query={"campus": "south", "limit": "1"}))
+    south = first(player.fetch("GET", "/api/products", query={"campus": "south", "limit": "1"}))
     address = {"hostel": "Moremi Hall"}
 
     def refused(step: str, who: str = "buyer", **body: object) -> None:
         player.ask(f"order, {step}", "POST", path, who=who, body=body)
 
-    item = {"productId": mine[2], "quantity": 1}
+    item = {"productId": store_products[2], "quantity": 1}
     refused("of an empty cart", shippingAddress=address)
-    refused("of two stores", items=[item, {"productId": theirs[1], "quantity": 1}], shippingAddress=address)
-    refused("unknown product", items=[{"productId": NOTHING, "quantity": 1}], shippingAddress=address)
+    refused(
+        "of two stores",
+        items=[item, {"productId": store_2_products[1], "quantity": 1}],
+        shippingAddress=address,
+    )
+    refused("unknown product", items=[{"productId": UNKNOWN_ID, "quantity": 1}], shippingAddress=address)
     refused("another campus", items=[{"productId": south, "quantity": 1}], shippingAddress=address)
-    refused("too many", items=[{"productId": mine[2], "quantity": 999}], shippingAddress=address)
+    refused("too many", items=[{"productId": store_products[2], "quantity": 999}], shippingAddress=address)
     refused("nothing", items=[], shippingAddress=address)
     refused("another total", items=[item], shippingAddress=address, expectedTotalMinor=5)
-    refused("unknown address", items=[item], addressId=NOTHING)
-    refused("unknown hub", items=[item], hubId=NOTHING, deliveryMethod="pickup")
-    refused("two addresses", items=[item], addressId=NOTHING, shippingAddress=address)
+    refused("unknown address", items=[item], addressId=UNKNOWN_ID)
+    refused("unknown hub", items=[item], hubId=UNKNOWN_ID, deliveryMethod="pickup")
+    refused("two addresses", items=[item], addressId=UNKNOWN_ID, shippingAddress=address)
     refused("pickup without hub", items=[item], deliveryMethod="pickup")
     refused("own store", who="vendor", items=[item], shippingAddress=address)
     refused("of staff", who="support", items=[item], shippingAddress=address)
     refused("empty wallet", items=[item], shippingAddress=address, walletMinor=100)
     refused("wallet twice", items=[item], shippingAddress=address, walletMinor=100, useWallet=True)
 
-    order = place(player, "order 1: place", mine[2], quantity=2, note="Call me").id()
+    order = place(player, "order 1: place", store_products[2], quantity=2, note="Call me").id()
     for part in _PARTS:
         for who in ("buyer", "vendor", "orders", "buyer2", "vendor2", "support", "finance"):
             player.ask(
@@ -200,19 +204,23 @@ def _placing(player: Player, mine: list[str], theirs: list[str]) -> None:
     )
 
     key = player.fresh_key()
-    refused_body: dict[str, Any] = {"items": [{"productId": mine[3], "quantity": 1}], "addressId": NOTHING}
+    refused_body: dict[str, Any] = {
+        "items": [{"productId": store_products[3], "quantity": 1}],
+        "addressId": UNKNOWN_ID,
+    }
     player.ask("order, refused with key", "POST", path, who="buyer", key=key, body=refused_body)
     player.ask("order, refused with key, again", "POST", path, who="buyer", key=key, body=refused_body)
     unpaid = [
-        place(player, f"unpaid {number}: place", mine[number], who="buyer2").id() for number in range(6)
+        place(player, f"unpaid {number}: place", store_products[number], who="buyer2").id()
+        for number in range(6)
     ]
     for number, one in enumerate(unpaid[:5]):
         player.ask(f"unpaid {number}: cancel", "POST", f"{path}/:orderId/cancel", one, who="buyer2", body={})
 
 
-def _delivery(player: Player, mine: list[str]) -> None:
+def _delivery(player: Player, store_products: list[str]) -> None:
     path = "/api/orders"
-    order = place(player, "order 2: place", mine[4], quantity=3).id()
+    order = place(player, "order 2: place", store_products[4], quantity=3).id()
     intent = player.ask(
         "order 2: intent", "POST", "/api/payments/intent", who="buyer", key=True, body={"orderId": order}
     )
@@ -424,7 +432,7 @@ def _delivery(player: Player, mine: list[str]) -> None:
                 who=who,
             )
 
-    _confirmed(player, mine[5])
+    _confirmed(player, store_products[5])
 
 
 def _confirmed(player: Player, product: str) -> None:
@@ -450,9 +458,12 @@ def _confirmed(player: Player, product: str) -> None:
     player.ask("order 3: confirm twice", "POST", f"{path}/:orderId/confirm", order, who="buyer")
 
 
-def _checkout(player: Player, mine: list[str], theirs: list[str]) -> None:
+def _checkout(player: Player, store_products: list[str], store_2_products: list[str]) -> None:
     path = "/api/orders/checkout"
-    items = [{"productId": mine[6], "quantity": 1}, {"productId": theirs[2], "quantity": 2}]
+    items = [
+        {"productId": store_products[6], "quantity": 1},
+        {"productId": store_2_products[2], "quantity": 2},
+    ]
     address = {"hostel": "Moremi Hall"}
     player.ask("checkout, fill the cart", "POST", "/api/cart", who="buyer", body={"items": items})
     player.ask(
@@ -471,7 +482,10 @@ def _checkout(player: Player, mine: list[str], theirs: list[str]) -> None:
         key=True,
         body={
             "shippingAddress": address,
-            "items": [{"productId": NOTHING, "quantity": 1}, {"productId": mine[6], "quantity": 999}],
+            "items": [
+                {"productId": UNKNOWN_ID, "quantity": 1},
+                {"productId": store_products[6], "quantity": 999},
+            ],
         },
     )
     key = player.fresh_key()
@@ -516,7 +530,7 @@ def _checkout(player: Player, mine: list[str], theirs: list[str]) -> None:
         ) if number else ship(player, "checkout, order 0", order, who=who)
     player.ask("checkout, order 0: confirm", "POST", "/api/orders/:orderId/confirm", orders[0], who="buyer")
     player.wait("the cancelled order's money is back", lambda: all(
-        refund["status"] == "processed" for refund in player.look("GET", "/api/orders/:id", orders[1], who="buyer").get("refunds", default=[{"status": None}])
+        refund["status"] == "processed" for refund in player.fetch("GET", "/api/orders/:id", orders[1], who="buyer").get("refunds", default=[{"status": None}])
     ))  # fmt: skip
     player.ask("checkout, order 1, refunded", "GET", "/api/orders/:orderId", orders[1], who="buyer")
     player.ask("checkout, order 1, money", "GET", "/api/orders/:orderId/money", orders[1], who="buyer")

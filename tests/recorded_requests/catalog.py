@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.recorded_requests.market import STORE, STORE_2, first, picture
-from tests.recorded_requests.player import NOTHING, Answer, Player
+from tests.recorded_requests.player import UNKNOWN_ID, Answer, Player
 
 _LISTINGS: tuple[tuple[str, dict[str, str]], ...] = (
     ("all", {}),
@@ -51,12 +51,14 @@ def _read(player: Player) -> None:
         )
     some = [
         card["id"]
-        for card in player.look("GET", "/api/products", query={"limit": "3", "vendor": STORE}).get(default=[])
+        for card in player.fetch("GET", "/api/products", query={"limit": "3", "vendor": STORE}).get(
+            default=[]
+        )
     ]
-    player.ask("products in bulk", "POST", "/api/products/bulk", body={"ids": [*some, NOTHING]})
+    player.ask("products in bulk", "POST", "/api/products/bulk", body={"ids": [*some, UNKNOWN_ID]})
     player.ask("products in bulk, a list", "POST", "/api/products/bulk", body=some[:1])
     player.ask("products in bulk, bad", "POST", "/api/products/bulk", body={"ids": ["x"]})
-    player.ask("products in bulk, too many", "POST", "/api/products/bulk", body={"ids": [NOTHING] * 101})
+    player.ask("products in bulk, too many", "POST", "/api/products/bulk", body={"ids": [UNKNOWN_ID] * 101})
     for who in (None, "buyer", "vendor", "vendor2", "moderator"):
         player.ask(f"product of {who}", "GET", "/api/products/:productId", *some[:1], who=who)
         player.ask(
@@ -184,16 +186,16 @@ def _product(category: str, **more: Any) -> dict[str, Any]:
 
 
 def _category(player: Player) -> str:
-    card = player.look("GET", "/api/products", query={"vendor": STORE, "limit": "1"})
+    card = player.fetch("GET", "/api/products", query={"vendor": STORE, "limit": "1"})
     return first(card, "categoryId")
 
 
-def _reviewed(player: Player, what: str, product: str, who: str = "vendor") -> None:
+def _wait_until_screened(player: Player, what: str, product: str, who: str = "vendor") -> None:
     """Wait until a listing is screened."""
     player.wait(
         f"{what} is screened",
         lambda: (
-            (shown := player.look("GET", "/api/products/:id", product, who=who)).get("status") != "in_review"
+            (shown := player.fetch("GET", "/api/products/:id", product, who=who)).get("status") != "in_review"
             or shown.get("reviewState") == "held"
         ),
     )
@@ -210,7 +212,7 @@ def _products(player: Player, image: str) -> None:
         body=_product(category, imageIds=[image], tags=["lamp", "Reading"]),
     )
     product = made.id()
-    _reviewed(player, "the product", product)
+    _wait_until_screened(player, "the product", product)
     for who in ("vendor", None, "buyer", "moderator"):
         player.ask(f"product, screened, for {who}", "GET", one, product, who=who)
     draft = player.ask(
@@ -234,14 +236,14 @@ def _products(player: Player, image: str) -> None:
         "POST",
         path,
         who="moderator",
-        body=_product(category, vendorId=NOTHING),
+        body=_product(category, vendorId=UNKNOWN_ID),
     )
     player.ask(
         "product for another store", "POST", path, who="vendor", body=_product(category, vendorId=STORE_2)
     )
     bad: dict[str, dict[str, Any]] = {
-        "category": {"categoryId": NOTHING}, "price": {"priceMinor": 99}, "price as text": {"priceMinor": "100"},
-        "title": {"title": "ab"}, "quantity": {"quantity": -1}, "condition": {"condition": "used"}, "image": {"imageIds": [NOTHING]},
+        "category": {"categoryId": UNKNOWN_ID}, "price": {"priceMinor": 99}, "price as text": {"priceMinor": "100"},
+        "title": {"title": "ab"}, "quantity": {"quantity": -1}, "condition": {"condition": "used"}, "image": {"imageIds": [UNKNOWN_ID]},
         "images": {"imageIds": [image, image]}, "tags": {"tags": [str(n) for n in range(11)]}, "status": {"status": "removed"},
     }  # fmt: skip
     for name, more in bad.items():
@@ -277,11 +279,11 @@ def _products(player: Player, image: str) -> None:
         who="vendor",
         body={"title": "Recorded reading lamp, bent", "priceMinor": 360_000},
     )
-    _reviewed(player, "the revision", product)
+    _wait_until_screened(player, "the revision", product)
     player.ask("product, revised and screened", "GET", one, product, who="vendor")
     player.ask("product, nothing changed", "PUT", one, product, who="vendor", body={})
     player.ask("draft, submitted", "PUT", one, draft.id(), who="vendor", body={"status": "published"})
-    _reviewed(player, "the draft", draft.id())
+    _wait_until_screened(player, "the draft", draft.id())
     player.ask("product, another's, deleted", "DELETE", one, draft.id(), who="vendor2")
     player.ask("product, deleted", "DELETE", one, draft.id(), who="vendor")
     player.ask("product, deleted twice", "DELETE", one, draft.id(), who="vendor")
@@ -299,7 +301,7 @@ def _products(player: Player, image: str) -> None:
         "DELETE",
         "/api/products/bulk/delete",
         who="moderator",
-        body={"ids": [extra.id(), NOTHING], "reason": "Not allowed here"},
+        body={"ids": [extra.id(), UNKNOWN_ID], "reason": "Not allowed here"},
     )
     player.ask(
         "products, deleted in bulk, none",
@@ -311,7 +313,7 @@ def _products(player: Player, image: str) -> None:
 
 
 def _revision(player: Player, product: str) -> int:
-    return int(player.look("GET", "/api/products/:id", product, who="vendor").get("revision", default=1))
+    return int(player.fetch("GET", "/api/products/:id", product, who="vendor").get("revision", default=1))
 
 
 def _moderation(player: Player) -> None:
@@ -337,7 +339,7 @@ def _moderation(player: Player) -> None:
             who="vendor",
             body=_product(category, title=f"Zorkblade {number}"),
         )
-        _reviewed(player, f"doubtful {number}", made.id())
+        _wait_until_screened(player, f"doubtful {number}", made.id())
         held.append(made)
     player.ask("doubtful, for its owner", "GET", "/api/products/:productId", held[0].id(), who="vendor")
     for status in ("held", "screening", "rejected", "removed"):
@@ -398,7 +400,7 @@ def _moderation(player: Player) -> None:
 
 def _statistics(player: Player) -> None:
     product = first(
-        player.look("GET", "/api/products", query={"vendor": STORE, "sort": "price_asc", "limit": "1"})
+        player.fetch("GET", "/api/products", query={"vendor": STORE, "sort": "price_asc", "limit": "1"})
     )
     for kind in ("view", "cart_add", "share", "other"):
         for who in (None, "buyer", "vendor"):
@@ -410,7 +412,7 @@ def _statistics(player: Player) -> None:
                 kind,
                 who=who,
             )
-    player.ask("count for nothing", "POST", "/api/products/:productId/stats/:type", NOTHING, "view")
+    player.ask("count for nothing", "POST", "/api/products/:productId/stats/:type", UNKNOWN_ID, "view")
     player.run_task("flush-statistics")
     player.ask("trending", "GET", "/api/products/trending", query={"limit": "3"})
     player.ask(

@@ -5,7 +5,7 @@ import zlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.recorded_requests.player import NOTHING, Answer, Player
+from tests.recorded_requests.player import UNKNOWN_ID, Answer, Player
 
 STORE = "00060000-0001-7093-bb4b-0029b28f760b"
 STORE_2 = "00060000-0002-7297-9f01-55a414a0c32f"
@@ -31,9 +31,9 @@ def picture(red: int = 200, side: int = 64) -> bytes:
     return drawn
 
 
-def wares(player: Player, store: str) -> list[dict[str, Any]]:
+def available_products(player: Player, store: str) -> list[dict[str, Any]]:
     """List a store's available products without a flash sale, cheapest first."""
-    found = player.look(
+    found = player.fetch(
         "GET",
         "/api/products",
         query={"vendor": store, "inStock": "true", "sort": "price_asc", "limit": "100"},
@@ -61,14 +61,14 @@ def open_page(player: Player, step: str, order: str, *, who: str = "buyer", of: 
 
 def pay(player: Player, reference: str, order: str, *, who: str = "buyer", **how: Any) -> None:
     """Pay at the gateway and wait until the webhook is processed."""
-    player.at_gateway("POST", f"/sandbox/pay/{reference}", how)
+    player.call_gateway("POST", f"/sandbox/pay/{reference}", how)
     player.wait(f"the payment of {player.normal.text(reference, 'pay')} is taken",
                 lambda: status_of(player, order, who=who) != "pending_payment")  # fmt: skip
 
 
 def status_of(player: Player, order: str, *, who: str = "buyer") -> Any:
     """Return an order's status."""
-    return player.look("GET", "/api/orders/:id", order, who=who).get("status")
+    return player.fetch("GET", "/api/orders/:id", order, who=who).get("status")
 
 
 def paid_order(
@@ -83,7 +83,7 @@ def paid_order(
 
 def pin_of(player: Player, order: str, *, who: str = "buyer") -> str:
     """Return the delivery PIN shown to the buyer of an order."""
-    return str(player.look("GET", "/api/orders/:id", order, who=who).get("deliveryPin", default="000000"))
+    return str(player.fetch("GET", "/api/orders/:id", order, who=who).get("deliveryPin", default="000000"))
 
 
 def ship(player: Player, name: str, order: str, *, who: str = "vendor") -> None:
@@ -109,4 +109,4 @@ def first(found: Answer, *path: str | int) -> str:
     return found.id(0, *(path or ("id",)))
 
 
-__all__ = ["NOTHING"]
+__all__ = ["UNKNOWN_ID"]

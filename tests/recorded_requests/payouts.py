@@ -2,26 +2,33 @@
 
 from typing import Any
 
-from tests.recorded_requests.market import STORE, STORE_2, delivered_order, later, paid_order, wares
-from tests.recorded_requests.player import NOTHING, Player
+from tests.recorded_requests.market import (
+    STORE,
+    STORE_2,
+    available_products,
+    delivered_order,
+    later,
+    paid_order,
+)
+from tests.recorded_requests.player import UNKNOWN_ID, Player
 
 _BATCHES = "/api/payouts/batches"
 _DISPATCH = "/api/payouts/dispatch"
 _REASON = "Looked into by an officer."
-_OVER = ("completed", "partially_failed")
+_FINAL_STATUSES = ("completed", "partially_failed")
 
 
 def play(player: Player) -> None:
     """Pay vendors."""
-    mine = [card["id"] for card in wares(player, STORE)]
-    theirs = [card["id"] for card in wares(player, STORE_2)]
+    store_products = [card["id"] for card in available_products(player, STORE)]
+    store_2_products = [card["id"] for card in available_products(player, STORE_2)]
     _withdrawals(player)
-    _called_off(player)
-    _cash_out(player, theirs)
+    _cancelled(player)
+    _cash_out(player, store_2_products)
     _sent(player)
-    _failed(player, mine)
-    _short_of_funds(player, mine)
-    _stalled(player, mine)
+    _failed(player, store_products)
+    _short_of_funds(player, store_products)
+    _stalled(player, store_products)
     _histories(player)
     _reconciled(player)
 
@@ -37,7 +44,7 @@ def _withdrawals(player: Player) -> None:
         _DISPATCH,
         who="vendor",
         key=True,
-        body={"amountMinor": 1, "batchId": NOTHING},
+        body={"amountMinor": 1, "batchId": UNKNOWN_ID},
     )
     player.ask(
         "withdraw by finance",
@@ -49,7 +56,7 @@ def _withdrawals(player: Player) -> None:
         body={"amountMinor": 150_000},
     )
     player.ask(
-        "send a batch as a vendor", "POST", _DISPATCH, who="vendor", key=True, body={"batchId": NOTHING}
+        "send a batch as a vendor", "POST", _DISPATCH, who="vendor", key=True, body={"batchId": UNKNOWN_ID}
     )
     key = player.fresh_key()
     asked = player.ask("withdraw", "POST", _DISPATCH, who="vendor", key=key, body={"amountMinor": 150_000})
@@ -88,9 +95,9 @@ def _read(player: Player, name: str, batch: str) -> list[dict[str, Any]]:
     return found
 
 
-def _called_off(player: Player) -> None:
+def _cancelled(player: Player) -> None:
     one = f"{_BATCHES}/:batchId"
-    _stage(player, "stage nobody", vendorIds=[NOTHING])
+    _stage(player, "stage nobody", vendorIds=[UNKNOWN_ID])
     _stage(player, "stage nobody at all", vendorIds=[])
     batch = _stage(player, "batch A: stage")
     _stage(player, "stage again at once", who="finance2")
@@ -137,7 +144,7 @@ def _called_off(player: Player) -> None:
         batch,
         who="finance",
         aal2=True,
-        body={"intentIds": [NOTHING], "reason": _REASON},
+        body={"intentIds": [UNKNOWN_ID], "reason": _REASON},
     )
     player.ask(
         "batch A: exclude all",
@@ -224,9 +231,9 @@ def _called_off(player: Player) -> None:
     _read(player, "batch A, rejected", batch)
 
 
-def _cash_out(player: Player, theirs: list[str]) -> None:
+def _cash_out(player: Player, store_2_products: list[str]) -> None:
     """Refund an order to a vendor's wallet and withdraw the money to the bank account."""
-    order = paid_order(player, "cash", theirs[6], who="vendor")
+    order = paid_order(player, "cash", store_2_products[6], who="vendor")
     player.ask("cash: refund to the wallet", "POST", "/api/payments/order/:orderId/process-refund", order, who="finance", aal2=True,
                body={"destination": "wallet", "reason": _REASON})  # fmt: skip
     player.ask("cash: wallet", "GET", "/api/wallet", who="vendor")
@@ -257,10 +264,10 @@ def _send(player: Player, name: str, batch: str) -> None:
     )
 
 
-def _wait_until_over(player: Player, name: str, batch: str) -> None:
+def _wait_until_final(player: Player, name: str, batch: str) -> None:
     player.wait(
         f"{name} is over",
-        lambda: player.look("GET", f"{_BATCHES}/:id", batch, who="finance").get("status") in _OVER,
+        lambda: player.fetch("GET", f"{_BATCHES}/:id", batch, who="finance").get("status") in _FINAL_STATUSES,
     )
 
 
@@ -270,7 +277,7 @@ def _sent(player: Player) -> None:
         "batch B: send with one factor", "POST", _DISPATCH, who="finance", key=True, body={"batchId": batch}
     )
     _send(player, "batch B", batch)
-    _wait_until_over(player, "batch B", batch)
+    _wait_until_final(player, "batch B", batch)
     _send(player, "batch B, once more", batch)
     _read(player, "batch B, sent", batch)
     player.ask("batch B: payouts", "GET", "/api/payouts", who="finance", query={"batchId": batch})
@@ -285,16 +292,16 @@ def _sent(player: Player) -> None:
     )
 
 
-def _failed(player: Player, mine: list[str]) -> None:
+def _failed(player: Player, store_products: list[str]) -> None:
     for outcome in ("failed", "reversed"):
         name = f"batch {outcome}"
-        delivered_order(player, name, mine[-4], quantity=1)
-        player.at_gateway("POST", "/sandbox/transfers/next", {"outcome": outcome})
+        delivered_order(player, name, store_products[-4], quantity=1)
+        player.call_gateway("POST", "/sandbox/transfers/next", {"outcome": outcome})
         batch = _approved(player, name, vendorIds=[STORE])
         _send(player, name, batch)
-        _wait_until_over(player, name, batch)
+        _wait_until_final(player, name, batch)
         payments = _read(player, f"{name}, over", batch)
-        payout = str(payments[0]["id"]) if payments else NOTHING
+        payout = str(payments[0]["id"]) if payments else UNKNOWN_ID
         for act, aal2 in (("ask", False), ("give-up", True)):
             player.ask(
                 f"{name}: {act}",
@@ -331,18 +338,18 @@ def _failed(player: Player, mine: list[str]) -> None:
     )
 
 
-def _stalled(player: Player, mine: list[str]) -> None:
-    player.at_gateway("POST", "/sandbox/transfers/next", {"outcome": "timeout", "delaySeconds": 3600})
+def _stalled(player: Player, store_products: list[str]) -> None:
+    player.call_gateway("POST", "/sandbox/transfers/next", {"outcome": "timeout", "delaySeconds": 3600})
     batch = _approved(player, "batch lost", vendorIds=[STORE])
     _send(player, "batch lost", batch)
 
     def states() -> list[Any]:
-        rows = player.look("GET", "/api/payouts", who="finance", query={"batchId": batch}).get(default=[])
+        rows = player.fetch("GET", "/api/payouts", who="finance", query={"batchId": batch}).get(default=[])
         return [row["status"] for row in rows]
 
     player.wait("the transfer's answer is lost", lambda: "unknown" in states(), seconds=45)
     payments = _read(player, "batch lost, unknown", batch)
-    payout = str(payments[0]["id"]) if payments else NOTHING
+    payout = str(payments[0]["id"]) if payments else UNKNOWN_ID
     player.ask(
         "lost: give up too early",
         "POST",
@@ -365,9 +372,9 @@ def _stalled(player: Player, mine: list[str]) -> None:
     player.run_task("requery-transfers")
     player.wait("the gateway was asked", lambda: states() != ["unknown"])
     _read(player, "batch lost, asked", batch)
-    delivered_order(player, "batch staged", mine[-5], quantity=1)
+    delivered_order(player, "batch staged", store_products[-5], quantity=1)
     staged = _stage(player, "batch staged: stage", vendorIds=[STORE])
-    rows = player.look("GET", f"{_BATCHES}/:id", staged, who="finance")
+    rows = player.fetch("GET", f"{_BATCHES}/:id", staged, who="finance")
     waiting = rows.id("intents", 0, "id")
     for act in ("ask", "give-up"):
         player.ask(
@@ -395,20 +402,20 @@ def _stalled(player: Player, mine: list[str]) -> None:
     player.command("requery transfers", "periodic", "run", "requery-transfers", "--now", "+10m")
 
 
-def _short_of_funds(player: Player, mine: list[str]) -> None:
+def _short_of_funds(player: Player, store_products: list[str]) -> None:
     """Send a payout while the gateway's balance is empty, until an officer voids the payout."""
-    delivered_order(player, "batch short", mine[-4])
+    delivered_order(player, "batch short", store_products[-4])
     batch = _approved(player, "batch short", vendorIds=[STORE])
-    player.at_gateway("POST", "/sandbox/settlements", {})
+    player.call_gateway("POST", "/sandbox/settlements", {})
     _send(player, "batch short", batch)
     player.wait(
         "the gateway is short of funds",
-        lambda: player.look(
+        lambda: player.fetch(
             "GET", "/api/admin/alerts", who="finance", query={"identifier": "PAYOUT_FUNDS_SHORT"}
         ).get(default=[]),
     )
     payment = _read(player, "batch short, waiting", batch)
-    payout = str(payment[0]["id"]) if payment else NOTHING
+    payout = str(payment[0]["id"]) if payment else UNKNOWN_ID
     path = "/api/payouts/:payoutId/give-up"
     player.ask("short: ask", "POST", "/api/payouts/:payoutId/ask", payout, who="finance")
     player.ask(
@@ -419,7 +426,9 @@ def _short_of_funds(player: Player, mine: list[str]) -> None:
         player.ask(step, "POST", path, payout, who="finance", aal2=True, key=key, body={"note": _REASON})
     player.ask("short: give up twice", "POST", path, payout, who="finance", aal2=True, body={"note": _REASON})
     _read(player, "batch short, given up", batch)
-    player.at_gateway("POST", "/sandbox/balance", {"amountMinor": 200_000_000, "reason": "Money for payouts"})
+    player.call_gateway(
+        "POST", "/sandbox/balance", {"amountMinor": 200_000_000, "reason": "Money for payouts"}
+    )
 
 
 def _histories(player: Player) -> None:
@@ -462,13 +471,13 @@ def _histories(player: Player) -> None:
         )
 
 
-def run_over(player: Player, step: str, **body: Any) -> str:
+def run_reconciliation(player: Player, step: str, **body: Any) -> str:
     """Start a reconciliation, wait for the end, and record the result."""
     run = player.ask(step, "POST", "/api/payouts/reconcile", who="finance", aal2=True, body=body).id("runId")
     path = "/api/payouts/reconciliations/:runId"
     player.wait(
         f"{step} is over",
-        lambda: player.look("GET", path, run, who="finance").get("status") not in (None, "running"),
+        lambda: player.fetch("GET", path, run, who="finance").get("status") not in (None, "running"),
     )
     player.ask(f"{step}: run", "GET", path, run, who="finance")
     player.ask(f"{step}: exceptions", "GET", f"{path}/exceptions", run, who="finance")
@@ -484,7 +493,7 @@ def _reconciled(player: Player) -> None:
         aal2=True,
         body={"from": later(days=2), "to": later(days=1)},
     )
-    run = run_over(player, "reconcile")
+    run = run_reconciliation(player, "reconcile")
     path = "/api/payouts/reconciliations"
     for status in ("matched", "drift", "failed", "x"):
         player.ask(f"reconciliations, {status}", "GET", path, who="finance", query={"status": status})
@@ -502,5 +511,5 @@ def _reconciled(player: Player) -> None:
             who="finance",
             query=query,
         )
-    player.ask("reconciliation, resolve nothing", "POST", f"{path}/:runId/exceptions/:exceptionId/resolve", run, NOTHING, who="finance", aal2=True,
+    player.ask("reconciliation, resolve nothing", "POST", f"{path}/:runId/exceptions/:exceptionId/resolve", run, UNKNOWN_ID, who="finance", aal2=True,
                body={"resolution": "ask", "note": _REASON})  # fmt: skip

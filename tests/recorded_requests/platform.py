@@ -2,9 +2,16 @@
 
 from typing import Any
 
-from tests.recorded_requests.market import STORE, delivered_order, later, paid_order, place, wares
-from tests.recorded_requests.payouts import run_over
-from tests.recorded_requests.player import NOTHING, Player
+from tests.recorded_requests.market import (
+    STORE,
+    available_products,
+    delivered_order,
+    later,
+    paid_order,
+    place,
+)
+from tests.recorded_requests.payouts import run_reconciliation
+from tests.recorded_requests.player import UNKNOWN_ID, Player
 
 _PATH = "/api/platform/proposals"
 _ONE = "/api/platform/proposals/:proposalId"
@@ -13,11 +20,11 @@ _NOTE = "Looked into by an officer."
 
 def play(player: Player) -> None:
     """Change the platform."""
-    mine = [card["id"] for card in wares(player, STORE)]
+    store_products = [card["id"] for card in available_products(player, STORE)]
     _refused(player)
-    _decided(player, mine)
-    _switches(player, mine)
-    _halted(player, mine)
+    _decided(player, store_products)
+    _switches(player, store_products)
+    _halted(player, store_products)
     _background(player)
 
 
@@ -36,8 +43,8 @@ def _carry(player: Player, step: str, kind: str, payload: dict[str, Any]) -> Non
 def _refused(player: Player) -> None:
     cases: dict[str, tuple[str, dict[str, Any]]] = {
         "unknown fee": ("fee", {"key": "tax", "value": 1}), "fee out of range": ("fee", {"key": "commission_bps", "value": 9_000}),
-        "fee without value": ("fee", {"key": "commission_bps"}), "category": ("category_commission", {"categoryId": NOTHING, "commissionBps": 100}),
-        "commission": ("category_commission", {"categoryId": NOTHING, "commissionBps": 9_000}), "flag": ("feature_flag", {"key": "x y", "enabled": True}),
+        "fee without value": ("fee", {"key": "commission_bps"}), "category": ("category_commission", {"categoryId": UNKNOWN_ID, "commissionBps": 100}),
+        "commission": ("category_commission", {"categoryId": UNKNOWN_ID, "commissionBps": 9_000}), "flag": ("feature_flag", {"key": "x y", "enabled": True}),
         "flag without word": ("feature_flag", {"key": "checkout"}), "maintenance": ("maintenance", {"active": True, "until": later(days=-1)}),
         "resume": ("payout_resume", {"reason": "All is well."}), "kind": ("tax", {}), "another's payload": ("fee", {"active": True}),
     }  # fmt: skip
@@ -52,8 +59,8 @@ def _refused(player: Player) -> None:
     _file(player, "proposal of finance", "fee", {"key": "service_fee_minor", "value": 1}, who="finance")
 
 
-def _decided(player: Player, mine: list[str]) -> None:
-    category = player.look("GET", "/api/products/:id", mine[0]).get("categoryId")
+def _decided(player: Player, store_products: list[str]) -> None:
+    category = player.fetch("GET", "/api/products/:id", store_products[0]).get("categoryId")
     fee = _file(player, "fee: file", "fee", {"key": "service_fee_minor", "value": 12_000})
     rival = _file(
         player, "fee, rival: file", "fee", {"key": "service_fee_minor", "value": 15_000}, who="admin2"
@@ -88,7 +95,7 @@ def _decided(player: Player, mine: list[str]) -> None:
         "unwanted: reject twice", "POST", f"{_ONE}/reject", unwanted, who="admin2", body={"reason": "Not now"}
     )
     player.ask("unwanted: approve", "POST", f"{_ONE}/approve", unwanted, who="admin2", aal2=True)
-    order = place(player, "order after the change", mine[0])
+    order = place(player, "order after the change", store_products[0])
     player.ask(
         "order after the change: cancel",
         "POST",
@@ -110,8 +117,11 @@ def _decided(player: Player, mine: list[str]) -> None:
     )
 
 
-def _switches(player: Player, mine: list[str]) -> None:
-    body = {"items": [{"productId": mine[0], "quantity": 1}], "shippingAddress": {"hostel": "Moremi Hall"}}
+def _switches(player: Player, store_products: list[str]) -> None:
+    body = {
+        "items": [{"productId": store_products[0], "quantity": 1}],
+        "shippingAddress": {"hostel": "Moremi Hall"},
+    }
 
     def try_all(name: str) -> None:
         player.ask(f"{name}: status", "GET", "/api/status")
@@ -159,9 +169,9 @@ def _switches(player: Player, mine: list[str]) -> None:
     try_all("all on")
 
 
-def _halted(player: Player, mine: list[str]) -> None:
+def _halted(player: Player, store_products: list[str]) -> None:
     """Cause reconciliation differences: a manual refund at the gateway and an unrecognized charge."""
-    delivered_order(player, "halt", mine[-4])
+    delivered_order(player, "halt", store_products[-4])
     staged = player.ask(
         "halt: stage", "POST", "/api/payouts/batches", who="finance", body={"vendorIds": [STORE]}
     ).id()
@@ -174,16 +184,16 @@ def _halted(player: Player, mine: list[str]) -> None:
         aal2=True,
         body={},
     )
-    order = paid_order(player, "drift", mine[1])
-    reference = player.look("GET", "/api/orders/:id", order, who="buyer").get("payment", "reference")
-    player.at_gateway("POST", "/sandbox/balance", {"amountMinor": 5_000_000, "reason": "Our own money"})
-    player.at_gateway("POST", "/refund", {"transaction": reference, "amount": 30_000})
-    run = run_over(player, "reconcile with drift")
+    order = paid_order(player, "drift", store_products[1])
+    reference = player.fetch("GET", "/api/orders/:id", order, who="buyer").get("payment", "reference")
+    player.call_gateway("POST", "/sandbox/balance", {"amountMinor": 5_000_000, "reason": "Our own money"})
+    player.call_gateway("POST", "/refund", {"transaction": reference, "amount": 30_000})
+    run = run_reconciliation(player, "reconcile with drift")
     player.ask("status while halted", "GET", "/api/status")
     for who in ("support", "finance"):
         player.ask(f"halts for {who}", "GET", "/api/platform/halts", who=who)
     path = "/api/payouts/reconciliations/:runId/exceptions/:exceptionId/resolve"
-    found = player.look("GET", "/api/payouts/reconciliations/:id/exceptions", run, who="finance")
+    found = player.fetch("GET", "/api/payouts/reconciliations/:id/exceptions", run, who="finance")
     for number, row in enumerate(found.get(default=[])):
         for resolution in ("came_back", "gateway_cost", "ask", "own_funds"):
             for who in ("finance", "finance2"):
@@ -221,7 +231,7 @@ def _halted(player: Player, mine: list[str]) -> None:
     player.ask("resume: read when active", "GET", _ONE, proposal, who="admin")
     player.ask("halts, resumed", "GET", "/api/platform/halts", who="support")
     player.ask("status when resumed", "GET", "/api/status")
-    run_over(player, "reconcile once more")
+    run_reconciliation(player, "reconcile once more")
     player.ask(
         "batch of the halt: reject",
         "POST",

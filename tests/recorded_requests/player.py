@@ -18,8 +18,8 @@ import requests
 from tests.recorded_requests.normal_form import NormalForm
 
 Json = Any
-# An id without a row, for refusals and for steps whose row could not be created.
-NOTHING = "99999999-9999-4999-8999-999999999999"
+# An id without a row, for refusals and for steps that failed to create a row.
+UNKNOWN_ID = "99999999-9999-4999-8999-999999999999"
 _TIMEOUT_SECONDS = 30.0
 _POLL_SECONDS = 0.1
 _LARGE_BODY = 500_000
@@ -52,9 +52,9 @@ class Answer:
         return found
 
     def id(self, *path: str | int) -> str:
-        """Return an id from the response, by default the id of ``data``, or else ``NOTHING``."""
+        """Return an id from the response, by default the id of ``data``, or else ``UNKNOWN_ID``."""
         found = self.get(*(path or ("id",)))
-        return found if isinstance(found, str) else NOTHING
+        return found if isinstance(found, str) else UNKNOWN_ID
 
     def meta(self, name: str) -> Any:
         """Return a value from the response's ``meta``."""
@@ -173,7 +173,7 @@ class Player:
                 break
         return response
 
-    def look(
+    def fetch(
         self, method: str, path: str, *ids: str, who: str | None = None, aal2: bool = False, body: Json = None,
         query: Mapping[str, Any] | None = None,
     ) -> Answer:  # fmt: skip
@@ -186,11 +186,11 @@ class Player:
             )
         )  # fmt: skip
 
-    def wait(self, what: str, is_so: Callable[[], object], seconds: float = _WAIT_SECONDS) -> bool:
+    def wait(self, what: str, condition: Callable[[], object], seconds: float = _WAIT_SECONDS) -> bool:
         """Wait until a condition holds. Record a time-out, because a time-out is a difference too."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if is_so():
+            if condition():
                 return True
             time.sleep(_POLL_SECONDS)
         print(f"waited in vain: {what}", file=sys.stderr)
@@ -218,7 +218,7 @@ class Player:
 
     # --- The gateway
 
-    def at_gateway(self, method: str, path: str, body: Json = None) -> Json:
+    def call_gateway(self, method: str, path: str, body: Json = None) -> Json:
         """Call the sandbox gateway's API or controls."""
         headers = {"Authorization": f"Bearer {self.secret}"}
         response = self._session.request(
@@ -244,7 +244,7 @@ class Player:
         """Run an operator command and record the exit status and output."""
         done = self._run(*arguments)
         shown = self.normal.lines(done.stdout)
-        self._note(
+        self._record(
             step, arguments, {"exit": done.returncode, "out": shown, "err": self.normal.lines(done.stderr)}
         )
 
@@ -261,18 +261,18 @@ class Player:
         usage = done.stdout.splitlines()[0] if done.stdout else ""
         below = done.stdout.partition("\nCommands:\n")[2]
         commands = re.findall(r"^  ([a-z][a-z0-9-]*) ", below, re.MULTILINE)
-        self._note(
+        self._record(
             f"help: {' '.join(('marketplace', *arguments))}",
             (*arguments, "--help"),
             {"exit": done.returncode, "usage": usage, "options": options, "commands": commands},
         )
         return commands
 
-    def quietly(self, *arguments: str) -> str:
+    def run_unrecorded(self, *arguments: str) -> str:
         """Run a command without recording and return the output."""
         return self._run(*arguments).stdout
 
-    def _note(self, step: str, arguments: tuple[str, ...], found: dict[str, Any]) -> None:
+    def _record(self, step: str, arguments: tuple[str, ...], found: dict[str, Any]) -> None:
         if step in self._steps:
             raise ValueError(f"two steps are named {step!r}")
         self._steps.add(step)
@@ -291,7 +291,7 @@ class Player:
 
 def _filled(path: str, ids: tuple[str, ...]) -> str:
     left = list(ids)
-    filled = re.sub(r":[a-zA-Z]+", lambda _found: left.pop(0) if left else NOTHING, path)
+    filled = re.sub(r":[a-zA-Z]+", lambda _found: left.pop(0) if left else UNKNOWN_ID, path)
     if left:
         raise ValueError(f"{path} takes fewer ids than {ids}")
     return filled

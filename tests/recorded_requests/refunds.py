@@ -1,8 +1,8 @@
 """Refunds by officers: partial, by item, failed and retried, after release, and during a chargeback."""
 
-from tests.recorded_requests.market import STORE, STORE_2, delivered_order, paid_order, wares
+from tests.recorded_requests.market import STORE, STORE_2, available_products, delivered_order, paid_order
 from tests.recorded_requests.paying import settle_refunds
-from tests.recorded_requests.player import NOTHING, Player
+from tests.recorded_requests.player import UNKNOWN_ID, Player
 
 _PATH = "/api/payments/order/:orderId/process-refund"
 _REFUNDS = "/api/payments/refunds"
@@ -11,12 +11,12 @@ _REASON = "The parcel came late."
 
 def play(player: Player) -> None:
     """Refund orders."""
-    mine = [card["id"] for card in wares(player, STORE)]
-    theirs = [card["id"] for card in wares(player, STORE_2)]
-    _parts(player, mine)
-    _mended(player, mine)
-    _clawback(player, mine, theirs)
-    for product, won in ((mine[6], True), (mine[7], False)):
+    store_products = [card["id"] for card in available_products(player, STORE)]
+    store_2_products = [card["id"] for card in available_products(player, STORE_2)]
+    _parts(player, store_products)
+    _retried(player, store_products)
+    _clawback(player, store_products, store_2_products)
+    for product, won in ((store_products[6], True), (store_products[7], False)):
         _disputed(player, product, won=won)
     _listings(player)
 
@@ -36,14 +36,14 @@ def _refund(
     )
 
 
-def _parts(player: Player, mine: list[str]) -> None:
-    product = mine[3]
+def _parts(player: Player, store_products: list[str]) -> None:
+    product = store_products[3]
     order = paid_order(player, "refund", product, quantity=3)
     _refund(player, "refund: too much", order, amountMinor=999_999_999)
     _refund(player, "refund: nothing", order, amountMinor=0)
     _refund(player, "refund: short reason", order, reason="x")
     _refund(player, "refund: nowhere", order, destination="bank")
-    _refund(player, "refund: unknown item", order, items=[{"productId": NOTHING, "quantity": 1}])
+    _refund(player, "refund: unknown item", order, items=[{"productId": UNKNOWN_ID, "quantity": 1}])
     _refund(player, "refund: too many pieces", order, items=[{"productId": product, "quantity": 9}])
     _refund(
         player,
@@ -67,10 +67,10 @@ def _parts(player: Player, mine: list[str]) -> None:
     player.ask("refund: money at last", "GET", "/api/orders/:orderId/money", order, who="finance")
 
 
-def _mended(player: Player, mine: list[str]) -> None:
+def _retried(player: Player, store_products: list[str]) -> None:
     for number, (outcome, act) in enumerate((("failed", "retry"), ("failed", "credit"))):
-        player.at_gateway("POST", "/sandbox/refunds/next", {"outcome": outcome})
-        order = paid_order(player, f"mend by {act}", mine[4 + number])
+        player.call_gateway("POST", "/sandbox/refunds/next", {"outcome": outcome})
+        order = paid_order(player, f"mend by {act}", store_products[4 + number])
         _refund(player, f"mend by {act}: refund", order, destination="gateway")
         settle_refunds(player, f"mend by {act}")
         shown = player.ask(
@@ -106,8 +106,8 @@ def _mended(player: Player, mine: list[str]) -> None:
         player.ask(f"mended by {act}", "GET", "/api/orders/:orderId/money", order, who="finance")
 
 
-def _clawback(player: Player, mine: list[str], theirs: list[str]) -> None:
-    order = delivered_order(player, "clawback", theirs[4], vendor="vendor2")
+def _clawback(player: Player, store_products: list[str], store_2_products: list[str]) -> None:
+    order = delivered_order(player, "clawback", store_2_products[4], vendor="vendor2")
     _refund(player, "clawback: as a refund", order)
     _refund(player, "clawback: too much", order, clawback=True, amountMinor=999_999_999)
     _refund(player, "clawback: a part", order, clawback=True, amountMinor=20_000)
@@ -126,15 +126,15 @@ def _clawback(player: Player, mine: list[str], theirs: list[str]) -> None:
         who="finance",
         query={"vendorId": STORE, "sort": "lastClaimedAt", "order": "asc"},
     )
-    del mine
+    del store_products
 
 
 def _disputed(player: Player, product: str, *, won: bool) -> None:
     name = "won" if won else "lost"
     order = paid_order(player, f"dispute {name}", product)
-    shown = player.look("GET", "/api/orders/:id", order, who="buyer")
+    shown = player.fetch("GET", "/api/orders/:id", order, who="buyer")
     reference, amount = shown.get("payment", "reference"), shown.get("total_amount")
-    charge = player.at_gateway("GET", f"/transaction/verify/{reference}").get("data", {}).get("id")
+    charge = player.call_gateway("GET", f"/transaction/verify/{reference}").get("data", {}).get("id")
     dispute = {
         "id": 7_000_000 + won, "refund_amount": amount, "currency": "NGN", "status": "awaiting-merchant-feedback",
         "resolution": None, "domain": "test", "transaction": {"id": charge, "status": "success", "reference": reference, "amount": amount},
@@ -144,7 +144,7 @@ def _disputed(player: Player, product: str, *, won: bool) -> None:
     _send(player, f"dispute {name}: event", {"event": "charge.dispute.create", "data": dispute})
     player.wait(
         f"the order of dispute {name} is frozen",
-        lambda: player.look("GET", "/api/orders/:id", order, who="buyer").get("status") == "disputed",
+        lambda: player.fetch("GET", "/api/orders/:id", order, who="buyer").get("status") == "disputed",
     )
     for part in ("", "/events", "/money"):
         player.ask(f"dispute {name}, open{part}", "GET", f"/api/orders/:orderId{part}", order, who="buyer")
@@ -160,7 +160,7 @@ def _disputed(player: Player, product: str, *, won: bool) -> None:
     _send(player, f"dispute {name}: resolved", {"event": "charge.dispute.resolve", "data": ended})
     player.wait(f"dispute {name} is resolved", lambda: any(
         alert["identifier"] == "CHARGE_DISPUTE_RESOLVED" and alert["severity"] == ("SEV-3" if won else "SEV-2")
-        for alert in player.look("GET", "/api/admin/alerts", who="finance", query={"state": "all"}).get(default=[])
+        for alert in player.fetch("GET", "/api/admin/alerts", who="finance", query={"state": "all"}).get(default=[])
     ))  # fmt: skip
     settle_refunds(player, f"dispute {name}")
     for part in ("", "/events", "/money"):

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from tests.recorded_requests import (
-    at_the_edge,
     banking,
     buying,
     catalog,
+    edge,
     operators,
     paying,
     payouts,
@@ -27,7 +27,7 @@ _BY_THE_CLOCK = (
 )  # fmt: skip
 CHAPTERS = {
     "sweep": sweep.play,
-    "edge": at_the_edge.play,
+    "edge": edge.play,
     "catalog": catalog.play,
     "promotions": promotions.play,
     "buying": buying.play,
@@ -38,8 +38,8 @@ CHAPTERS = {
     "platform": platform.play,
     "webhooks": webhooks.play,
     "operators": operators.play,
-    "limits": at_the_edge.use_up_a_quota,
-    "retried": webhooks.send_what_is_retried,
+    "limits": edge.use_up_a_quota,
+    "retried": webhooks.send_retried_events,
 }
 
 
@@ -50,7 +50,7 @@ def play(player: Player, *, openapi: Path | None, only: list[str] | None) -> Non
     :param only: the names of the chapters to play, or None for all
     """
     for task in _BY_THE_CLOCK:
-        player.quietly("periodic", "pause", task)
+        player.run_unrecorded("periodic", "pause", task)
     document = player.ask("openapi", "GET", "/openapi.json")
     if openapi is not None:
         openapi.write_bytes(document.content.replace(player.base_url.encode(), b"<base>"))

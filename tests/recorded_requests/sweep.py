@@ -2,7 +2,7 @@
 
 import re
 
-from tests.recorded_requests.player import NOTHING, Player
+from tests.recorded_requests.player import UNKNOWN_ID, Player
 from tests.recorded_requests.routes import ROUTES, Route
 
 _PERMITTED = {
@@ -85,7 +85,9 @@ def _by_content(player: Player, route: Route) -> None:
         ask("unknown id", body={} if route.takes else None)
         ask("no UUID", re.sub(r":[a-zA-Z]+", "no-uuid", route.path), body={} if route.takes else None)
         ask(
-            "upper case", re.sub(r":[a-zA-Z]+", NOTHING.upper(), route.path), body={} if route.takes else None
+            "upper case",
+            re.sub(r":[a-zA-Z]+", UNKNOWN_ID.upper(), route.path),
+            body={} if route.takes else None,
         )
     if route.method == "GET" and route.path.startswith("/api/"):
         ask("unknown parameter", query={"unknownParameter": "1"})

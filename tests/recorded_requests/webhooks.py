@@ -4,10 +4,10 @@ import gzip
 import json
 from typing import Any
 
-from tests.recorded_requests.player import NOTHING, Player
+from tests.recorded_requests.player import UNKNOWN_ID, Player
 
 _PATHS = ("/api/payments/webhook", "/functions/v1/gateway-webhook", "/api/v1/payments/webhook")
-_DESK = "/api/admin/webhooks"
+_ADMIN_WEBHOOKS = "/api/admin/webhooks"
 _NOTE = "Looked into by an officer."
 
 
@@ -16,7 +16,7 @@ def play(player: Player) -> None:
     _signatures(player)
     _events(player)
     _messages(player)
-    _desk(player)
+    _admin_webhooks(player)
     _alerts(player)
 
 
@@ -75,16 +75,20 @@ def _events(player: Player) -> None:
     for step, event in events.items():
         raw, headers = player.signed(event)
         player.ask(f"event, {step}", "POST", _PATHS[0], raw=raw, headers=headers)
-        _worked_off(player, step)
+        _wait_until_processed(player, step)
     raw, headers = player.signed("x")
     player.ask("event, words", "POST", _PATHS[0], raw=raw, headers=headers)
-    _worked_off(player, "words")
+    _wait_until_processed(player, "words")
 
 
-def _worked_off(player: Player, what: str) -> None:
+def _wait_until_processed(player: Player, what: str) -> None:
     player.wait(
         f"the event {what} is worked off",
-        lambda: not player.look("GET", _DESK, who="finance", query={"state": "waiting"}).get(default=[]),
+        lambda: (
+            not player.fetch("GET", _ADMIN_WEBHOOKS, who="finance", query={"state": "waiting"}).get(
+                default=[]
+            )
+        ),
     )
 
 
@@ -115,12 +119,12 @@ def _messages(player: Player) -> None:
             raw=json.dumps(sent).encode(),
             headers={"Content-Type": "application/json"},
         )
-        _worked_off(player, f"messaging {step}")
+        _wait_until_processed(player, f"messaging {step}")
     player.ask("messaging, no JSON", "POST", path, raw=b"{", headers={"Content-Type": "application/json"})
-    _worked_off(player, "messaging no JSON")
+    _wait_until_processed(player, "messaging no JSON")
 
 
-def send_what_is_retried(player: Player) -> None:
+def send_retried_events(player: Player) -> None:
     """Send events that are retried repeatedly. Later steps would depend on the time of the retries."""
     status = {
         "id": "wamid.recorded2",
@@ -147,24 +151,24 @@ def send_what_is_retried(player: Player) -> None:
     player.ask("event, charge of an unknown payment", "POST", _PATHS[0], raw=raw, headers=headers)
 
 
-def _desk(player: Player) -> None:
+def _admin_webhooks(player: Player) -> None:
     for name, query in {
         "latest": {"limit": "100"}, "dead": {"state": "dead"}, "ignored": {"state": "ignored"}, "processed": {"state": "processed", "type": "transfer.success"},
         "messaging": {"provider": "messaging"}, "error": {"error": "amount"}, "since": {"since": "2020-01-01T00:00:00Z", "limit": "2"}, "bad": {"state": "x", "provider": "y", "since": "z"},
     }.items():  # fmt: skip
-        player.ask(f"webhooks, {name}", "GET", _DESK, who="finance", query=query)
-    paged = player.look("GET", _DESK, who="finance", query={"limit": "2"})
+        player.ask(f"webhooks, {name}", "GET", _ADMIN_WEBHOOKS, who="finance", query=query)
+    paged = player.fetch("GET", _ADMIN_WEBHOOKS, who="finance", query={"limit": "2"})
     player.ask(
         "webhooks, next page",
         "GET",
-        _DESK,
+        _ADMIN_WEBHOOKS,
         who="finance",
         query={"limit": "2", "cursor": str(paged.meta("next_cursor"))},
     )
-    dead = player.look("GET", _DESK, who="finance", query={"state": "dead"})
+    dead = player.fetch("GET", _ADMIN_WEBHOOKS, who="finance", query={"state": "dead"})
     one, other = dead.id(0, "id"), dead.id(1, "id")
-    done = player.look("GET", _DESK, who="finance", query={"state": "processed"}).id(0, "id")
-    path = f"{_DESK}/:webhookId"
+    done = player.fetch("GET", _ADMIN_WEBHOOKS, who="finance", query={"state": "processed"}).id(0, "id")
+    path = f"{_ADMIN_WEBHOOKS}/:webhookId"
     for name, webhook in (("dead", one), ("other dead", other), ("processed", done)):
         player.ask(f"webhook, {name}", "GET", path, webhook, who="finance")
         player.ask(
@@ -189,13 +193,13 @@ def _desk(player: Player) -> None:
                 body={},
             )
         player.ask(f"webhook, {name}, after", "GET", path, webhook, who="finance")
-    player.ask("replay of nothing", "POST", f"{path}/replay", NOTHING, who="finance", aal2=True, body={})
+    player.ask("replay of nothing", "POST", f"{path}/replay", UNKNOWN_ID, who="finance", aal2=True, body={})
 
 
 def _alerts(player: Player) -> None:
     path = "/api/admin/alerts"
     player.wait("the alerts are there", lambda: {"WEBHOOK_DEAD", "TRANSFER_UNKNOWN"} <= {
-        row["identifier"] for row in player.look("GET", path, who="support", query={"limit": "100"}).get(default=[])
+        row["identifier"] for row in player.fetch("GET", path, who="support", query={"limit": "100"}).get(default=[])
     })  # fmt: skip
     for name, query in {
         "open": {"limit": "100"}, "all": {"state": "all", "limit": "100"}, "SEV-1": {"severity": "SEV-1"}, "SEV-2": {"severity": "SEV-2"}, "dead": {"identifier": "WEBHOOK_DEAD"},
@@ -203,7 +207,7 @@ def _alerts(player: Player) -> None:
     }.items():  # fmt: skip
         for who in ("support", "finance"):
             player.ask(f"alerts, {name}, for {who}", "GET", path, who=who, query=query)
-    found = player.look("GET", path, who="finance", query={"identifier": "TRANSFER_UNKNOWN"}).id(0, "id")
+    found = player.fetch("GET", path, who="finance", query={"identifier": "TRANSFER_UNKNOWN"}).id(0, "id")
     player.ask(
         "alert, short note", "POST", f"{path}/:alertId/resolve", found, who="finance", body={"note": "x"}
     )
@@ -226,7 +230,7 @@ def _alerts(player: Player) -> None:
         who="finance",
         body={"note": _NOTE},
     )
-    drift = player.look("GET", path, who="finance", query={"identifier": "ESCROW_DRIFT", "state": "all"}).id(
+    drift = player.fetch("GET", path, who="finance", query={"identifier": "ESCROW_DRIFT", "state": "all"}).id(
         0, "id"
     )
     player.ask(

@@ -1,6 +1,6 @@
 """Rules for all routes: HTML pages, unknown paths, tokens, bodies, caching, paging, keys and limits."""
 
-from tests.recorded_requests.player import NOTHING, Player
+from tests.recorded_requests.player import UNKNOWN_ID, Player
 
 _CODES = (
     "auth-unauthorized", "auth-token-expired", "auth-forbidden", "auth-aal2-required", "validation-failed",
@@ -57,7 +57,7 @@ def _tokens(player: Player) -> None:
             f"token on a public route: {name}", "GET", "/api/banners", headers={"Authorization": given}
         )
         player.ask(
-            f"token on an optional route: {name}", "GET", "/api/products/:id", NOTHING,
+            f"token on an optional route: {name}", "GET", "/api/products/:id", UNKNOWN_ID,
             headers={"Authorization": given},
         )  # fmt: skip
     for who in ("buyer", "vendor", "admin", "finance", "orders", "support", "moderator", "compliance",
@@ -154,7 +154,7 @@ def _paging(player: Player) -> None:
 def use_up_a_quota(player: Player) -> None:
     """Send requests until the quota is used up, and record the refusal."""
     for _number in range(300):
-        refused = player.look("POST", "/api/payments/virtual-account", who="vendor2", body={})
+        refused = player.fetch("POST", "/api/payments/virtual-account", who="vendor2", body={})
         if refused.status == 429:
             break
     player.ask("429", "POST", "/api/payments/virtual-account", who="vendor2", body={})
