@@ -12,12 +12,12 @@ from tests.support.purchases import make_person
 
 
 def some_subject() -> str:
-    """Give a subject that no other test has."""
+    """Return a unique subject."""
     return f"refund:{uuid4()}"
 
 
 def alerts_about(session: Session, subject: str) -> list[dict[str, Any]]:
-    """Give the alerts about a subject, the earliest first."""
+    """List the alerts about a subject, oldest first."""
     rows = session.execute(
         text("SELECT * FROM alerts WHERE subject = :subject ORDER BY id"), {"subject": subject}
     )
@@ -25,7 +25,7 @@ def alerts_about(session: Session, subject: str) -> list[dict[str, Any]]:
 
 
 def open_about(session: Session, subject: str) -> dict[str, str]:
-    """Map the identifier of each open alert about a subject to its severity."""
+    """Map the identifier of each open alert about a subject to the severity."""
     return {
         row["identifier"]: row["severity"]
         for row in alerts_about(session, subject)
@@ -34,7 +34,7 @@ def open_about(session: Session, subject: str) -> dict[str, str]:
 
 
 def messages_of(session: Session, alert_id: Any) -> list[tuple[str, str]]:
-    """Give channel and event of the messages that were handed to the outbox about an alert, in order."""
+    """List channel and event of an alert's outbox messages, oldest first."""
     rows = session.execute(
         text(
             "SELECT payload ->> 'channel', payload ->> 'event' FROM outbox_events"

@@ -126,7 +126,7 @@ def _item(
     *,
     now: datetime,
 ) -> Item:
-    """Make a product of few different values, so that there are ties."""
+    """Create a product from a few distinct values, so that ties occur."""
     place = draw.choice((0, 0, 0, 0, 1, 1, 1, 2, 2, 3, 4, 5, 6))
     store, given = stores[place], columns[place]
     quantity = draw.randrange(6)

@@ -17,7 +17,7 @@ def case_count(quick: int, *, deep: int) -> int:
 
 
 def sample(items: Sequence[Item], *, every: int, offset: int = 0) -> Sequence[Item]:
-    """Choose every n-th item in a quick run, and all items in a deep run.
+    """Return every n-th item in a quick run, and all items in a deep run.
 
     :param offset: shifts the choice, so that several calls together cover all items
     """

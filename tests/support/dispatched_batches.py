@@ -26,7 +26,7 @@ class KilledError(BaseException):
 
 
 class CrashingTransfers:
-    """The adapter of transfers, in a process that dies before or after a call."""
+    """An adapter of transfers in a process that dies before or after a call."""
 
     def __init__(self, transfers: Any, moment: str) -> None:
         self._transfers = transfers
@@ -83,7 +83,7 @@ class Case:
             )
 
     def events(self, *, done: bool = False) -> list[UUID]:
-        """List the batch's sending events that are done, or those that are not."""
+        """List the batch's sending events, either processed or pending."""
         with self.database.reading() as session:
             rows = session.execute(
                 text(
@@ -133,7 +133,7 @@ class Case:
             return open_about(session, f"payout-batch:{self.batch_id}")
 
     def known(self) -> list[dict[str, Any]]:
-        """List the batch's transfers at the gateway, once each has a final status."""
+        """List the batch's transfers at the gateway, without duplicates, once each has a final status."""
 
         def look() -> list[dict[str, Any]]:
             listed: list[dict[str, Any]] = []
@@ -148,7 +148,7 @@ class Case:
         return look()
 
     def assert_sent_once(self) -> None:
-        """Assert that the gateway has exactly one transfer per reference, with the right amount."""
+        """Assert that the gateway has a single transfer per reference, with the right amount."""
         known = self.known()
         assert sorted(one["reference"] for one in known) == sorted(self.references)
         assert {one["amount"] for one in known} == {OWED_MINOR}
@@ -187,7 +187,7 @@ class UnreliableTransfers(CrashingTransfers):
 
 
 def deliver(case: Case, data: dict[str, Any], event: str | None = None) -> None:
-    """Have the gateway's event about a transfer processed."""
+    """Process the gateway's event about a transfer."""
     body = event_of(data, event or f"transfer.{data['status']}")
     inbox_id = case.database.in_transaction(webhooks.receive_event, provider="gateway", body=body, now=NOW)
     result = webhooks.process_event(

@@ -25,7 +25,7 @@ class EmptiedDatabase:
     def __init__(self, database: Database) -> None:
         """List the tables to empty and keep the settings.
 
-        :param database: migrated, without a row of a test yet
+        :param database: a migrated database without rows of tests
         """
         self._database = database
         with database.reading() as session:

@@ -42,17 +42,17 @@ GONE = {"gateway_clearing": -TOTAL, "wallet": -TOTAL}
 
 
 def make_officer(session: Session) -> Caller:
-    """Make an officer of finance."""
+    """Create a finance officer."""
     return make_person(session, role="staff", staff_role="finance")
 
 
 def act_of(officer: Caller, *, now: datetime = NOW) -> Act:
-    """Build an act of an officer of finance."""
+    """Build an act of a finance officer."""
     return Act("finance", now, user_id=officer.id, ip_address="127.0.0.1")
 
 
 def refund(session: Session, order_id: UUID, officer: Caller, **wanted: Any) -> ProcessedRefund:
-    """Have an officer refund an order."""
+    """Refund an order as an officer."""
     given = {"destination": "gateway", "reason": REASON} | wanted
     return process_refund(
         session,
@@ -63,7 +63,7 @@ def refund(session: Session, order_id: UUID, officer: Caller, **wanted: Any) -> 
 
 
 def cancelled_order(session: Session, shop: Shop) -> UUID:
-    """Create an order that was paid by the gateway and cancelled, with a refund that waits to be sent."""
+    """Create an order that was paid by the gateway and cancelled, with a refund ready to send."""
     order_id = paid_order(session, shop)
     order_cancellation.cancel_order(session, order_id=order_id, caller=shop.buyer, reason=None, now=NOW)
     return order_id
@@ -77,7 +77,7 @@ def delivered_order(session: Session, shop: Shop) -> UUID:
 
 
 def deliver(session: Session, shop: Shop, order_id: UUID) -> None:
-    """Have a paid order accepted, shipped and released."""
+    """Accept and ship a paid order, and release the escrow."""
     orders.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
     orders.ship_order(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
     release(session, shop, order_id)
@@ -91,7 +91,7 @@ def recover_refund(
     *known: GatewayRefund,
     now: datetime = NOW,
 ) -> Refund:
-    """Have an officer retry or credit a refund, given the gateway's list of refunds."""
+    """Retry or credit a refund as an officer, given the gateway's list of refunds."""
     stuck = recovery.find_failed_refund(session, refund_id=refund_id, trigger=trigger, officer_id=officer.id)
     work = recovery.retry_failed_refund if trigger == states.RETRY else recovery.credit_failed_refund
     return work(session, failed_refund=stuck, attempts=known, act=act_of(officer, now=now))
@@ -103,7 +103,7 @@ def buyer_debt_of(session: Session, buyer_id: UUID) -> int:
 
 
 def charge_of(session: Session, order_id: UUID) -> str:
-    """Give the gateway's id of the charge that paid an order."""
+    """Return the gateway's id of the charge that paid an order."""
     found: str = session.execute(
         text(
             "SELECT c.gateway_charge_id FROM gateway_charges c JOIN payment_allocations a"
@@ -117,7 +117,7 @@ def charge_of(session: Session, order_id: UUID) -> str:
 def dispute_charge(
     session: Session, gateway_charge_id: str, resolution: str | None = None, **values: Any
 ) -> UUID:
-    """Open the bank's dispute of a charge, or end the open dispute."""
+    """Open a chargeback dispute about a charge, or resolve the open dispute."""
     reference: str = session.execute(
         text(
             "SELECT i.reference FROM gateway_charges c JOIN payment_intents i ON i.id = c.intent_id"
@@ -135,7 +135,7 @@ def dispute_charge(
 
 
 def claw_back(session: Session, order_id: UUID, officer: Caller, **wanted: Any) -> ProcessedRefund:
-    """Have an officer refund an order after release."""
+    """Refund an order after release, as an officer."""
     given = {"destination": "wallet", "reason": REASON} | wanted
     return admin_refund.claw_back(
         session,
@@ -154,18 +154,18 @@ def lose_dispute(
 
 
 def refunds_of(session: Session, order_id: UUID) -> list[dict[str, Any]]:
-    """Give an order's refunds, the earliest first."""
+    """List an order's refunds, oldest first."""
     rows = session.execute(text("SELECT * FROM refunds WHERE order_id = :id ORDER BY id"), {"id": order_id})
     return [dict(row) for row in rows.mappings()]
 
 
 def refund_summaries_of(session: Session, order_id: UUID) -> list[tuple[str, str, int]]:
-    """Give destination, status and amount of an order's refunds."""
+    """List destination, status and amount of an order's refunds."""
     return [(row["destination"], row["status"], row["amount_minor"]) for row in refunds_of(session, order_id)]
 
 
 def report_refund_status(session: Session, refund_id: UUID, status: str, **values: Any) -> str:
-    """Apply a status of a refund as the gateway reports it."""
+    """Apply a refund status reported by the gateway."""
     row = session.execute(
         text("SELECT amount_minor, attempt FROM refunds WHERE id = :id"), {"id": refund_id}
     ).one()
@@ -178,7 +178,7 @@ def report_refund_status(session: Session, refund_id: UUID, status: str, **value
 
 
 def times_to_ask(session: Session, refund_id: UUID) -> int:
-    """Tell how often a worker was told to ask the gateway about a refund."""
+    """Count the outbox events that request the gateway's status of a refund."""
     found: int = session.execute(
         text(
             "SELECT count(*) FROM outbox_events WHERE topic = 'refund.ask' AND payload ->> 'refundId' = :id"

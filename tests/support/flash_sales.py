@@ -1,4 +1,4 @@
-"""Flash sales for tests of orders: made by the domain's own hands, and looked at."""
+"""Flash sales for tests of orders: created by domain functions, and queried."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,13 +15,13 @@ SALE_PRICE = 200_000
 
 
 def act(session: Session, now: datetime = NOW) -> Act:
-    """Have a new officer act."""
+    """Build an act of a new officer."""
     officer = make_person(session, role="staff", staff_role="moderator")
     return Act("moderator", now, user_id=officer.id)
 
 
 def put_on_sale(session: Session, product_id: UUID, *, now: datetime = NOW, **terms: Any) -> UUID:
-    """Put a product on sale at ``SALE_PRICE`` for an hour from now, unless told otherwise."""
+    """Create a flash sale of a product at ``SALE_PRICE``, by default for an hour from now."""
     given: dict[str, Any] = {
         "discount": Discount(price_minor=SALE_PRICE),
         "starts_at": None,

@@ -61,7 +61,7 @@ def serve(channel: socket.socket) -> Start:
 
 
 def _keep(descriptors: list[int]) -> None:
-    """Start a process, then report its id and exit status. The function returns in the started process."""
+    """Start a process, then report the id and exit status. The function returns in the started process."""
     *outputs, report = descriptors
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _die_with(os.getppid())

@@ -25,7 +25,7 @@ _KILL_SECONDS = 5.0
 
 
 class Forked:
-    """A process that runs a program: as ``sandbox.process.Process``, started in another way."""
+    """A process that runs a program like ``sandbox.process.Process``, started by the fork server."""
 
     def __init__(
         self, name: str, start: Start, *, outputs: tuple[IO[bytes], IO[bytes]], log_path: Path
@@ -70,7 +70,7 @@ class Forked:
 
     @property
     def running(self) -> bool:
-        """Tell whether the process is running."""
+        """Return whether the process is running."""
         return self.exit_status is None
 
     def request_stop(self) -> None:

@@ -1,4 +1,4 @@
-"""The payment gateway for tests: the sandbox's own, over HTTP, on a line that can be made to fail."""
+"""The payment gateway for tests: the sandbox's gateway over HTTP, behind a proxy that can inject faults."""
 
 import hashlib
 import hmac
@@ -105,7 +105,7 @@ class Line:
         self._released = threading.Event()
 
     def close(self) -> None:
-        """Stop the line."""
+        """Stop the proxy."""
         self.release()
         self._server.shutdown()
         self._thread.join()
@@ -133,19 +133,19 @@ class TestGateway:
         self.line = Line(self.server.gateway_url)
 
     def adapter(self, settings: Settings) -> HttpPaymentGateway:
-        """Give the application's own adapter, on this line, with a short patience."""
+        """Return the application's adapter with this proxy and short time-outs."""
         return HttpPaymentGateway(replace(settings, **self.settings()))
 
     def transfer_adapter(self, settings: Settings, **changed: Any) -> HttpTransferGateway:
-        """Give the application's own adapter of transfers, likewise."""
+        """Return the application's adapter of transfers with this proxy and short time-outs."""
         return HttpTransferGateway(replace(settings, **self.settings() | changed))
 
     def settings(self) -> dict[str, Any]:
-        """Give the settings that lead to this line."""
+        """Return the settings that point to this proxy."""
         return {"gateway_url": self.line.url, "gateway_secret_key": GATEWAY_KEY, **_TIMEOUT}
 
     def call(self, method: str, path: str, **options: Any) -> Any:
-        """Call the gateway itself, not through the line, and give the answer's data."""
+        """Call the gateway directly, without the proxy, and return the response's data."""
         answer = requests.request(
             method,
             f"{self.server.gateway_url}{path}",
@@ -157,12 +157,12 @@ class TestGateway:
         return answer.json()["data"]
 
     def open(self, reference: str, amount_minor: int) -> None:
-        """Open a payment page behind the application's back."""
+        """Open a hosted page without the application."""
         body = {"reference": reference, "amount": amount_minor, "email": "ada@example.com"}
         self.call("POST", "/transaction/initialize", json=body)
 
     def pay(self, reference: str, **payment: Any) -> dict[str, Any]:
-        """Pay as a customer would, and give the charge as the gateway's JSON."""
+        """Pay as a customer and return the charge in the gateway's JSON format."""
         data: dict[str, Any] = self.call("POST", f"/sandbox/pay/{reference}", json=payment)
         return data
 
@@ -171,33 +171,33 @@ class TestGateway:
         return Charge.from_wire(self.call("GET", f"/transaction/verify/{reference}"))
 
     def charge_of_paid(self, reference: str, **payment: Any) -> Charge:
-        """Pay as a customer would, and give the charge."""
+        """Pay as a customer and return the charge."""
         return Charge.from_wire(self.pay(reference, **payment))
 
     def fill(self, amount_minor: int) -> None:
-        """Put money into the balance, so that transfers can be made."""
+        """Increase the balance, so that transfers can be paid."""
         self.call("POST", "/sandbox/balance", json={"amountMinor": amount_minor})
 
     def calls(self, reference: str) -> dict[str, int]:
-        """Tell how often a reference was sent, per operation."""
+        """Count the calls with a reference, per operation."""
         operations: dict[str, int] = self.call("GET", "/sandbox/calls", params={"reference": reference})[
             "operations"
         ]
         return operations
 
     def close(self) -> None:
-        """Stop both."""
+        """Stop the gateway and the proxy."""
         self.line.close()
         self.server.stop()
 
 
 def event_of(data: dict[str, Any], event: str = "charge.success") -> bytes:
-    """Write a webhook's body."""
+    """Build a webhook's body."""
     return json.dumps({"event": event, "data": data}).encode()
 
 
 def charge_data(reference: str, amount_minor: int, **values: Any) -> dict[str, Any]:
-    """Write a settled charge as the gateway's JSON, with a unique id."""
+    """Build a successful charge in the gateway's JSON format, with a unique id."""
     return {
         "id": uuid4().int % 10**15,
         "status": "success",
@@ -240,7 +240,7 @@ class MovableClock:
         self.now = NOW
 
     def __call__(self) -> datetime:
-        """Tell the time."""
+        """Return the time."""
         return self.now
 
 

@@ -32,12 +32,12 @@ ALL = ("charge.success", *REFUNDS, *TRANSFERS, *DISPUTES, *OTHERS)
 
 
 def new_id() -> int:
-    """Give an id that no other event has."""
+    """Return a unique event id."""
     return next(_ids)
 
 
 def dispute_data(reference: str, charge_id: int | None, **values: Any) -> dict[str, Any]:
-    """Write a dispute, open and of the whole charge."""
+    """Build an open dispute of a full charge."""
     return {
         "id": new_id(),
         "refund_amount": 310_050,
@@ -59,7 +59,7 @@ def dispute_data(reference: str, charge_id: int | None, **values: Any) -> dict[s
 
 
 def transfer_data(status: str, **values: Any) -> dict[str, Any]:
-    """Write a transfer to a unique account."""
+    """Build a transfer to a unique account."""
     return {
         "amount": 500_000,
         "currency": "NGN",
@@ -79,7 +79,7 @@ def transfer_data(status: str, **values: Any) -> dict[str, Any]:
 
 
 def refund_data(status: str, reference: str, **values: Any) -> dict[str, Any]:
-    """Write an unrecognized refund as in the gateway's events."""
+    """Build an unrecognized refund in the format of the gateway's events."""
     return {
         "status": status,
         "transaction_reference": reference,
@@ -94,7 +94,7 @@ def refund_data(status: str, reference: str, **values: Any) -> dict[str, Any]:
 
 
 def data_of(event: str, *, reference: str, charge_id: int, amount_minor: int) -> dict[str, Any]:
-    """Write the data of an event of any type about a payment."""
+    """Build the data of an event of any type about a payment."""
     if event == "charge.success":
         return charge_data(reference, amount_minor, id=charge_id)
     if event in REFUNDS:

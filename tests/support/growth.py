@@ -1,17 +1,17 @@
-"""Growth of processor time with the size of the input, as a ratio: no test depends on the machine's speed."""
+"""Growth of processor time with input size, measured as a ratio that is independent of the machine's speed."""
 
 import time
 from collections.abc import Callable
 
 
 def assert_linear(work: Callable[[str], object], unit: str, *, length: int) -> None:
-    """Hold that work on a text takes time in proportion to the text's length.
+    """Assert that work on a text takes time in proportion to the text's length.
 
     An eight times longer text takes eight times as long; a quadratic expression takes 64 times as long.
 
-    :param work: takes the text
-    :param unit: fills the text by repetition
-    :param length: of the longer text, in characters
+    :param work: a function of the text
+    :param unit: the unit that is repeated to build the text
+    :param length: the length of the longer text, in characters
     """
     short, long = ((unit * (length // len(unit) + 1))[:size] for size in (length // 8, length))
     # The floor keeps the clock's resolution and the interpreter's pauses out of the ratio.
@@ -20,7 +20,7 @@ def assert_linear(work: Callable[[str], object], unit: str, *, length: int) -> N
 
 
 def _processor_seconds(work: Callable[[str], object], text: str, *, times: int, enough: float = 0) -> float:
-    """Measure the fastest of some calls; stop at the first that took no longer than enough."""
+    """Measure the fastest of several calls. Stop at the first call that is fast enough."""
     fastest = float("inf")
     for _ in range(times):
         started = time.process_time()

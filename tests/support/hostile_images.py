@@ -15,12 +15,12 @@ _FIVE_MEGABYTES = 5 * 1024 * 1024
 
 
 def _bomb_in_a_header() -> bytes:
-    """Two and a half thousand million pixels, of which none is there."""
+    """A header of 2.5 thousand million pixels, without pixel data."""
     return png_of(50_000, 50_000)
 
 
 def _bomb_in_full() -> bytes:
-    """All pixels there, packed a thousand times over: 100 MB in a tenth of a megabyte."""
+    """A picture with complete pixel data: 100 MB compressed to 0.1 MB."""
     return png_of(11_000, 9_000, data=bytes(11_001 * 9_000))
 
 
@@ -58,7 +58,7 @@ def _frame_beyond_the_screen_of_gif() -> bytes:
 
 
 def _profile_bomb() -> bytes:
-    """A colour profile of 300 MB, packed."""
+    """A compressed colour profile of 300 MB."""
     packed = b"name\x00\x00" + zlib.compress(bytes(300_000_000), 9)
     return png_of(8, 8, data=bytes(72), more=chunk(b"iCCP", packed))
 

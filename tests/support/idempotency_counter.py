@@ -20,7 +20,7 @@ Work = Callable[[Session], Any]
 
 
 class Order(Schema):
-    """A body with two fields, of which one has a default."""
+    """A body with two fields, of which the second has a default."""
 
     amount = StrictInteger(minimum=1, required=True)
     note = Text(max_length=100, load_default=None)
@@ -51,7 +51,7 @@ class Pause:
         assert self._go_on.wait(WAIT_SECONDS)
 
     def wait(self) -> None:
-        """Wait until a request is held up here."""
+        """Wait until a request pauses."""
         assert self.reached.wait(WAIT_SECONDS)
 
     def end(self) -> None:
@@ -77,7 +77,7 @@ class Counter:
         self.now += timedelta(seconds=seconds)
 
     def another_client(self) -> FlaskClient:
-        """Give a client for another thread."""
+        """Return a client for another thread."""
         return self.client.application.test_client()
 
     def send(
@@ -88,7 +88,7 @@ class Counter:
         body: Any = None,
         client: FlaskClient | None = None,
     ) -> Any:
-        """Post a body, an amount of 1 unless told otherwise, under a key."""
+        """Post a body under a key, by default with an amount of 1."""
         given = headers | ({} if key is None else {"Idempotency-Key": str(key)})
         body = {"amount": 1} if body is None else body
         return (client or self.client).post(f"/api/probe/{path}", json=body, headers=given)

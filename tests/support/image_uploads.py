@@ -13,7 +13,7 @@ from marketplace.infra.db import Database
 from tests.support.object_storage import InMemoryStorage
 from tests.support.sample_images import photo
 
-# Long before all that other tests make, so that a sweep as of then is at the shelf's rows alone.
+# The time precedes all rows of other tests, so that a sweep as of this time finds only rows of this test.
 THEN = datetime(2002, 2, 2, tzinfo=UTC)
 A_DAY_LATER = THEN + UNUSED_GRACE_PERIOD + timedelta(seconds=1)
 BUCKET = "marketplace-public"
@@ -21,7 +21,7 @@ MEDIA = "http://media"
 
 
 class ImageUploads:
-    """Stores pictures, and sweeps."""
+    """A client of image uploads: begins, finishes, stores and sweeps images."""
 
     def __init__(self, database: Database, storage: InMemoryStorage) -> None:
         self.database = database
@@ -71,5 +71,5 @@ class ImageUploads:
 
 
 def fresh() -> bytes:
-    """Return a picture that is not stored yet."""
+    """Return a new JPEG that is not stored yet."""
     return photo(40, 30, comment=uuid4().hex)

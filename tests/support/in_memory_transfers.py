@@ -1,4 +1,4 @@
-"""A gateway's transfers in memory, for lives that Hypothesis plays by the hundred."""
+"""In-memory transfers of the gateway, for the many payout histories that Hypothesis generates."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -13,7 +13,7 @@ from marketplace.providers.gateway.transfers import (
 )
 from tests.support.gateway import event_of
 
-# An id is an event's name too: no life may have those of another.
+# Event names contain the ids, so ids must be unique across generated histories.
 _transfer_ids = count(10**9)
 
 

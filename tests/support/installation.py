@@ -59,7 +59,7 @@ class Installation:
         }
 
     def run(self, *arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
-        """Run ``marketplace`` with arguments; ``changes`` are variables set, or dropped where empty."""
+        """Run ``marketplace`` with arguments. ``changes`` sets variables; an empty value drops a variable."""
         return marketplace(*arguments, environment={**self.environment, **changes})
 
     def ok(self, *arguments: str, **changes: str) -> str:

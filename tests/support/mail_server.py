@@ -55,9 +55,16 @@ def make_certificate(directory: Path) -> tuple[Path, Path]:
 class MailServer:
     """A server that accepts mail. ``starttls`` and ``tls`` need a certificate.
 
-    ``fault`` is none, ``refuse`` (450 to every receiver), ``reject`` (550 to every mail), ``drop`` (disconnects
-    instead of accepting the mail), ``hang`` (is silent until closed), ``sulk`` (accepts the mail, then refuses QUIT)
-    or ``vanish`` (accepts the mail, then disconnects). Recipients with the suffix ``refused`` are refused too.
+    ``fault`` is none or a kind of failure:
+
+    - ``refuse``: answer 450 to every recipient.
+    - ``reject``: answer 550 to every mail.
+    - ``drop``: disconnect instead of accepting the mail.
+    - ``hang``: send nothing until closed.
+    - ``sulk``: accept the mail, then refuse QUIT.
+    - ``vanish``: accept the mail, then disconnect.
+
+    Recipients with the suffix ``refused`` are refused too.
     """
 
     def __init__(
@@ -91,7 +98,7 @@ class MailServer:
             allow_reuse_address = True
 
             def handle_error(self, *_: Any) -> None:
-                """A client that hangs up is no failure of the server."""
+                """Ignore clients that disconnect, because a disconnect is no failure of the server."""
 
         self._server = Server((HOST, 0), Handler)
         self.port: int = self._server.server_address[1]
@@ -143,7 +150,7 @@ class _Session(socketserver.StreamRequestHandler):
         self.wfile.flush()
 
     def _answer(self, command: str) -> bool:
-        """Answer a command, and tell whether the connection goes on."""
+        """Answer a command and return whether the connection continues."""
         word = command.split(" ", 1)[0].upper()
         server = self.server_of_test
         if word == "EHLO":

@@ -31,7 +31,7 @@ class Store:
 
 
 class Market:
-    """Makes rows, each committed at once."""
+    """A factory of rows. Each row is committed at once."""
 
     def __init__(self, database: Database, *, now: datetime | None = None) -> None:
         self.database = database

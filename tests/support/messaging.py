@@ -29,17 +29,17 @@ MESSAGES: dict[str, dict[str, Any]] = {
 
 
 def some_number() -> str:
-    """Return a unique Nigerian number in the provider's format."""
+    """Return a unique Nigerian phone number in the provider's format."""
     return f"234803{next(_numbers):07d}"
 
 
 def some_id() -> str:
-    """Give a message's id."""
+    """Return a unique message id."""
     return f"wamid.{uuid4().hex}=="
 
 
 def message(kind: str = "text", *, sender: str | None = None, **values: Any) -> dict[str, Any]:
-    """Write a message of a type."""
+    """Build a message of a type."""
     return {
         "from": sender or some_number(),
         "id": some_id(),
@@ -50,7 +50,7 @@ def message(kind: str = "text", *, sender: str | None = None, **values: Any) -> 
 
 
 def status(message_id: str, word: str, **values: Any) -> dict[str, Any]:
-    """Write a delivery status."""
+    """Build a delivery status."""
     return {
         "id": message_id,
         "status": word,
@@ -61,7 +61,7 @@ def status(message_id: str, word: str, **values: Any) -> dict[str, Any]:
 
 
 def envelope(*units: dict[str, Any], names: dict[str, str] | None = None) -> bytes:
-    """Write an envelope of messages and statuses, with the names that senders go by."""
+    """Build an envelope of messages and statuses, with the senders' display names."""
     value: dict[str, Any] = {
         "messaging_product": "whatsapp",
         "metadata": {"display_phone_number": "2348000000001", "phone_number_id": "1"},

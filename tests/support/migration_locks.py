@@ -1,6 +1,7 @@
 """Check the SQL of migrations: accept only statements known not to block the running service.
 
-PostgreSQL's own parser reads them. Bodies of functions, and calls in triggers and defaults of tables, are not followed.
+PostgreSQL's own parser reads the statements. Bodies of functions, and calls in triggers and defaults of tables,
+are not followed.
 """
 
 import io
@@ -23,7 +24,7 @@ from pglast.enums import (
 BASELINE = "1014"  # the last revision of the baseline, which runs on empty tables
 MAX_BATCH_ROWS = 10_000
 
-# Changes of the catalog alone, with locks of milliseconds.
+# These statements change only the catalog and hold locks for milliseconds.
 _BRIEF_STATEMENTS = (
     ast.AlterEnumStmt,
     ast.AlterSeqStmt,
@@ -89,7 +90,7 @@ _ADVICE = {
 
 @dataclass
 class _State:
-    """The position in a script of migrations: open transaction, its new tables, and checks of NOT NULL.
+    """The position in a script of migrations: open transaction, new tables, and checks of NOT NULL.
 
     Checks have the key (table, constraint) and the value column. The column of another constraint is None.
     """
@@ -109,7 +110,7 @@ class _State:
 
 
 def render_sql(config: Config, revisions: str = f"{BASELINE}:head") -> str:
-    """Write the SQL of a range of migrations, as Alembic would send it."""
+    """Return the SQL of a range of migrations, as Alembic would send the statements."""
     output = io.StringIO()
     config.output_buffer = output
     alembic.command.upgrade(config, revisions, sql=True)
@@ -158,7 +159,7 @@ def _refuse_inside(statement: ast.Node, state: _State) -> str | None:
         case ast.InsertStmt():
             accepted = _is_plain(statement)
         case ast.UpdateStmt() | ast.DeleteStmt():
-            # Alembic's own bookkeeping is one row.
+            # Alembic's version table has a single row.
             few_rows = state.new_tables | {"public.alembic_version"}
             accepted = _name(statement.relation) in few_rows and _is_plain(statement)
         case _:
@@ -187,7 +188,7 @@ def _refuse_outside(statement: ast.Node, state: _State) -> str | None:
 
 
 def _refuse_actions(table: str, actions: tuple[ast.AlterTableCmd, ...], state: _State) -> str | None:
-    # PostgreSQL drops first, whatever the order of the actions.
+    # PostgreSQL drops first, regardless of the order of the actions.
     for action in actions:
         if action.subtype in {Action.AT_DropColumn, Action.AT_DropConstraint}:
             state.forget(table, action.name)
@@ -240,7 +241,7 @@ def _refuse_constraint(table: str, rule: ast.Constraint, state: _State) -> str |
 
 
 def _is_batch(statement: ast.UpdateStmt | ast.DeleteStmt) -> bool:
-    """Tell whether a statement takes a limited number of its table's rows, by their id or ctid."""
+    """Return whether a statement takes a limited number of the table's rows by id or ctid."""
     table, where = statement.relation, statement.whereClause
     others = statement.fromClause if isinstance(statement, ast.UpdateStmt) else statement.usingClause
     if table.alias or others or statement.withClause:
@@ -272,7 +273,7 @@ def _is_limited(query: ast.SelectStmt) -> bool:
 
 
 def _is_plain(part: ast.Node) -> bool:
-    """Tell whether a part has neither a query nor a call, except ``VALUES`` and ``now()``."""
+    """Return whether a part has neither a query nor a call, except ``VALUES`` and ``now()``."""
     for node in _walk(part):
         match node:
             case ast.SelectStmt(valuesLists=None) | ast.WithClause():

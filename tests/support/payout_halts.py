@@ -12,7 +12,7 @@ from tests.support.purchases import NOW, later
 
 
 def approved_resume_proposal(session: Session) -> UUID:
-    """Give a proposal to resume payouts that two officers carried."""
+    """Create an active proposal to resume payouts, approved by a second officer."""
     found: UUID = session.execute(
         text(
             "INSERT INTO platform_proposals (kind, target, payload, reason, status, before, after, effect, proposed_by,"
@@ -30,7 +30,7 @@ def approved_resume_proposal(session: Session) -> UUID:
 
 
 def resume(session: Session) -> None:
-    """Let payouts go on, as a proposal does."""
+    """Resume payouts as an approved proposal does."""
     halt = halts.fetch_current_halt(session)
     assert halt is not None
     halts.resume_payouts(

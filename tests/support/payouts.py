@@ -25,16 +25,16 @@ from tests.support.finance import act_of, make_officer
 from tests.support.purchases import NOW, make_campus, make_person, make_store
 
 OWED_MINOR = 500_000
-# Older than anything that makes an account new.
+# Accounts of this age count as established.
 ACCOUNT_AGE = timedelta(days=90)
 
-# None begins with 000: the sandbox knows no such account.
+# No number begins with 000, because the sandbox does not know such accounts.
 _numbers = count(10**9 + uuid4().int % 10**9)
 
 
 @dataclass(frozen=True)
 class Payee:
-    """A payee with a bank account: a vendor, or without a store a wallet owner."""
+    """A payee with a bank account: a vendor with a store, or a wallet owner without a store."""
 
     user: Caller
     store_id: UUID | None
@@ -78,7 +78,10 @@ def make_payee(
     account: dict[str, Any] | None = None,
     **store: Any,
 ) -> Payee:
-    """Make a vendor with a store, a bank account and money to be paid; ``store`` are columns of the profile."""
+    """Create a vendor with a store, a bank account and a payable balance.
+
+    :param store: columns of the vendor profile
+    """
     store_id, vendor = make_store(session, campus_id=campus_id or make_campus(session), **store)
     payee = Payee(vendor, store_id, make_account(session, vendor.id, **account or {}))
     if owed_minor:
@@ -87,7 +90,7 @@ def make_payee(
 
 
 def make_payees(session: Session, number: int, **values: Any) -> list[Payee]:
-    """Create payable vendors of one campus."""
+    """Create payable vendors of a shared campus."""
     campus_id = make_campus(session)
     return [make_payee(session, campus_id=campus_id, **values) for _ in range(number)]
 
@@ -140,7 +143,7 @@ def payable_balance_of(session: Session, payee: Payee) -> int:
 
 
 def intents_of(session: Session, payee: Payee) -> list[dict[str, Any]]:
-    """Give somebody's payouts out of that balance, the earliest first."""
+    """List the payouts from a payee's balance, oldest first."""
     rows = session.execute(
         text(
             "SELECT * FROM payout_transfer_intents"
@@ -152,7 +155,7 @@ def intents_of(session: Session, payee: Payee) -> list[dict[str, Any]]:
 
 
 def intents_in(session: Session, batch_id: UUID) -> list[dict[str, Any]]:
-    """Give the payouts of a batch."""
+    """List the payouts of a batch."""
     rows = session.execute(
         text("SELECT * FROM payout_transfer_intents WHERE batch_id = :id ORDER BY id"), {"id": batch_id}
     )
@@ -176,7 +179,7 @@ def request_payout(session: Session, payee: Payee, amount_minor: int, *, now: da
 def stage(
     session: Session, payees: Sequence[Payee], *, officer: Caller | None = None, now: datetime = NOW
 ) -> StagingResult:
-    """Stage the payees' stores, as the schedule does or by hand, and withdrawal requests."""
+    """Stage the payees' stores and withdrawal requests, as the schedule or an officer does."""
     return staging.stage_batch(
         session,
         act=act_of(officer, now=now) if officer else Act("schedule", now),
@@ -195,12 +198,12 @@ def staged_batch(
 
 
 def approve(session: Session, batch_id: UUID, officer: Caller, *, now: datetime = NOW, **more: Any) -> str:
-    """Have an officer approve a batch and return the batch's status."""
+    """Approve a batch as an officer and return the batch's status."""
     return decisions.approve_batch(session, batch_id=batch_id, act=act_of(officer, now=now), **more)
 
 
 def approved_batch(session: Session, payees: Sequence[Payee], *, now: datetime = NOW) -> UUID:
-    """Stage a batch and have two officers approve it."""
+    """Stage a batch and approve the batch by two officers."""
     batch_id = staged_batch(session, payees, now=now)
     assert approve(session, batch_id, make_officer(session), now=now) == "staged"
     assert approve(session, batch_id, make_officer(session), now=now) == "approved"

@@ -36,11 +36,11 @@ class PgBouncer(Server):
 
     @property
     def url(self) -> str:
-        """Give the address of the same database through the pooler."""
+        """Return the address of the same database through the pooler."""
         return self.pooled(self._server_url)
 
     def pooled(self, database_url: str) -> str:
-        """Give the address of a database through the pooler."""
+        """Return the address of a database through the pooler."""
         parts = urlsplit(database_url)
         credentials = parts.netloc.rpartition("@")[0]
         return parts._replace(netloc=f"{credentials}@{HOST}:{self.port}").geturl()
@@ -77,7 +77,7 @@ class PgBouncer(Server):
         )
 
     def is_ready(self) -> bool:
-        """Tell whether the pooler answers."""
+        """Return whether the pooler answers."""
         try:
             psycopg2.connect(self.url, connect_timeout=2).close()
         except psycopg2.OperationalError:

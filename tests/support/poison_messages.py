@@ -88,7 +88,7 @@ class PoisonedQueue:
         return True
 
     def waiting(self, rows: Sequence[UUID]) -> bool:
-        """Tell whether any of these rows is neither done nor given up."""
+        """Return whether any of these rows is neither processed nor a dead letter."""
         return bool(
             self._site.query(
                 "SELECT id FROM webhook_inbox WHERE id = ANY(%s::uuid[]) AND finished_at IS NULL"

@@ -8,8 +8,8 @@ import os
 from sandbox.ports import reserve_ports
 
 # The first port of each kind, and the distance between worker processes. Four processes do not overlap.
-# A stack takes 3,000 above its own port for its servers. Linux takes ports of outgoing connections from 32,768 up, and
-# some servers need a port 10,000 above theirs.
+# The servers of a stack use ports 3,000 above the stack's port. Linux takes ports of outgoing connections from
+# 32,768 up, and some servers also need the port 10,000 above the first port.
 _PLACES = {
     "stack": (9_000, 250),
     "site": (13_000, 300),
@@ -36,5 +36,5 @@ def free_ports(kind: str, *names: str, paired: frozenset[str] = frozenset()) -> 
 
 
 def free_port(kind: str) -> int:
-    """Find one free port."""
+    """Find a free port."""
     return free_ports(kind, kind)[kind]

@@ -31,7 +31,7 @@ _SETTINGS = frozenset(item.name for item in fields(Settings))
 
 
 def changed(services: Services, **changes: Any) -> Services:
-    """Give services with some settings or some of themselves exchanged; which is told by the name."""
+    """Return a copy of the services with changed settings or services, selected by name."""
     settings = {name: value for name, value in changes.items() if name in _SETTINGS}
     others = {name: value for name, value in changes.items() if name not in _SETTINGS}
     return replace(services, settings=replace(services.settings, **settings), **others)
@@ -52,17 +52,17 @@ def counted_connections() -> Iterator[list[object]]:
 
 
 def serve(services: Services, *areas: ContractBlueprint, **changes: Any) -> FlaskClient:
-    """Give a client of an application of these areas."""
+    """Return a client of an application with these areas."""
     return build_app(changed(services, **changes), areas).test_client()
 
 
 def probe_area() -> ContractBlueprint:
-    """Make an area to declare probes in."""
+    """Create an area for declaring probes."""
     return ContractBlueprint("probe", "/api/probe", "Probes of the edge")
 
 
 def some_address() -> str:
-    """Give an address that no other test calls from."""
+    """Return a unique client address."""
     return str(ipaddress.IPv4Address(0x0A000000 + random.SystemRandom().randrange(1 << 24)))
 
 
@@ -94,7 +94,7 @@ class Effects:
         return str(row.id)
 
     def count(self) -> int:
-        """Count those that are committed."""
+        """Count the committed rows."""
         with self._database.reading() as session:
             found = session.scalar(select(func.count()).where(Campus.name == self.name))
         return int(found or 0)
@@ -139,5 +139,5 @@ def assert_problem(response: Any, status: int, code: str) -> dict[str, Any]:
 
 
 def faults(response: Any) -> list[str]:
-    """Give the names of a refusal's faults."""
+    """List the names of the invalid parameters in a response."""
     return [item["name"] for item in assert_problem(response, 422, "VALIDATION_FAILED")["invalid_params"]]

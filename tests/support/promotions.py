@@ -49,11 +49,11 @@ class Stage:
         return self.bearer(self.officer_id)
 
     def product(self, **columns: Any) -> UUID:
-        """Make a published product of the store, at 10,000 kobo unless told otherwise."""
+        """Create a published product of the store, by default at 10,000 kobo."""
         return self.market.product(self.store, **{"price_minor": 10_000, "quantity": 50} | columns)
 
     def later(self, **span: Any) -> str:
-        """Write the time so much later."""
+        """Return the time after a span, as in requests."""
         return (self.clock.now + timedelta(**span)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def post(self, path: str, **body: Any) -> TestResponse:
@@ -72,7 +72,7 @@ class Stage:
         return data
 
     def sale(self, product_id: UUID, **body: Any) -> dict[str, Any]:
-        """Have the officer make a flash sale: a quarter off for an hour from now, unless told otherwise."""
+        """Create a flash sale as the officer, by default a quarter off for an hour from now."""
         given = {"productId": str(product_id), "endsAt": self.later(hours=1)} | body
         if "salePriceMinor" not in given:
             given = {"percentOff": 25} | given
@@ -102,11 +102,11 @@ class Stage:
         return dict(response.json["data"])  # type: ignore[index]
 
     def passes(self, **span: Any) -> None:
-        """Let time pass; no task runs."""
+        """Move the clock forward. No task runs."""
         self.clock.now += timedelta(**span)
 
     def run_turns(self) -> int:
-        """Run the due promotion turns as the worker does, and return the number of turns."""
+        """Run the due starts and ends of promotions as the worker does, and return the number."""
         database = self.market.database
         with database.reading() as session:
             due = session.scalars(
@@ -123,7 +123,7 @@ class Stage:
         return len(due)
 
     def turns_of(self, product_id: UUID) -> list[datetime]:
-        """Give when turns of a product's sales are due."""
+        """List the times when a product's sales are due to start or end."""
         with self.market.database.reading() as session:
             found = session.scalars(
                 select(OutboxEvent.due_at)

@@ -22,7 +22,7 @@ def make_admin(session: Session) -> Caller:
 
 
 def act_of(officer: Caller, *, now: datetime = NOW) -> Act:
-    """Build an act of an officer of the platform."""
+    """Build an act of a platform officer."""
     return Act("admin", now, user_id=officer.id, ip_address="127.0.0.1")
 
 
@@ -65,12 +65,12 @@ def reject(session: Session, proposal_id: UUID, *, by: Caller | None = None, now
 
 
 def proposal_row(session: Session, proposal_id: UUID) -> dict[str, Any]:
-    """Give a proposal's row."""
+    """Return a proposal's row."""
     return row_of(session, "platform_proposals", id=proposal_id)
 
 
 def proposals_filed(session: Session) -> int:
-    """Count the proposals that there are."""
+    """Count all proposals."""
     filed: int = session.execute(text("SELECT count(*) FROM platform_proposals")).scalar_one()
     return filed
 

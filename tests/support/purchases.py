@@ -53,7 +53,7 @@ class Shop:
 
 
 def make_person(session: Session, *, role: str = "buyer", staff_role: str | None = None) -> Caller:
-    """Make somebody's profile."""
+    """Create a user profile."""
     user_id = uuid4()
     session.add(Profile(id=user_id, role=role, staff_role=staff_role, name=role.title()))
     session.flush()
@@ -70,7 +70,7 @@ def make_person(session: Session, *, role: str = "buyer", staff_role: str | None
 
 
 def make_store(session: Session, *, campus_id: UUID, **values: Any) -> tuple[UUID, Caller]:
-    """Make a vendor with a store, and give the store's id and the vendor."""
+    """Create a vendor with a store, and return the store's id and the vendor."""
     vendor = make_person(session, role="vendor")
     given = {"display_name": "Ngozi's Lamps", "slug": f"lamps-{vendor.id.hex[:12]}"} | values
     store = VendorProfile(user_id=vendor.id, campus_id=campus_id, **given)
@@ -80,7 +80,7 @@ def make_store(session: Session, *, campus_id: UUID, **values: Any) -> tuple[UUI
 
 
 def make_campus(session: Session) -> UUID:
-    """Make a campus."""
+    """Create a campus."""
     campus = Campus(name="North", slug=f"north-{uuid4().hex[:12]}")
     session.add(campus)
     session.flush()
@@ -119,7 +119,7 @@ def make_shop(session: Session, *, commission_bps: int | None = None, **store: A
 
 
 def with_buyer(session: Session, shop: Shop) -> Shop:
-    """Give the same shop with another buyer."""
+    """Return the same shop with another buyer."""
     return replace(shop, buyer=make_person(session))
 
 
@@ -132,7 +132,7 @@ def make_product(
     status: str = "published",
     **values: Any,
 ) -> UUID:
-    """Make a product of a shop."""
+    """Create a product of a shop."""
     product = Product(
         vendor_id=shop.store_id,
         campus_id=shop.campus_id,
@@ -179,7 +179,7 @@ def check_out(
     now: datetime = NOW,
     **more: Any,
 ) -> CheckoutResult:
-    """Check wishes, or the cart, out."""
+    """Check out requested items, or the cart."""
     asked = OrderRequest(shop.buyer, wishes, more.pop("delivery", DELIVERY), wallet=wallet, **more)
     return payments.check_out(session, placement=asked, now=now)
 
@@ -194,7 +194,7 @@ def neighbours(session: Session, shop: Shop, count: int) -> list[Shop]:
 
 
 def put_into_cart(session: Session, user_id: UUID, *lines: tuple[UUID, int]) -> None:
-    """Put products and quantities into somebody's cart."""
+    """Put products and quantities into a user's cart."""
     for position, (product_id, quantity) in enumerate(lines):
         session.add(
             CartItem(
@@ -209,7 +209,7 @@ def put_into_cart(session: Session, user_id: UUID, *lines: tuple[UUID, int]) -> 
 
 
 def cart_of(session: Session, user_id: UUID) -> dict[UUID, int]:
-    """Give the pieces in somebody's cart by product."""
+    """Return the units in a user's cart by product."""
     rows = session.execute(
         text("SELECT product_id, quantity FROM cart_items WHERE user_id = :id"), {"id": user_id}
     )
@@ -217,7 +217,7 @@ def cart_of(session: Session, user_id: UUID) -> dict[UUID, int]:
 
 
 def fill_wallet(session: Session, user_id: UUID, amount_minor: int) -> None:
-    """Put money into somebody's wallet."""
+    """Credit a user's wallet."""
     post_transaction(
         session,
         kind="deposit",
@@ -237,7 +237,7 @@ def wallet_of(session: Session, user_id: UUID) -> int:
 
 
 def make_intent(session: Session, shop: Shop, order_id: UUID, *, now: datetime = NOW) -> Intent:
-    """Make, or find, an order's live payment intent."""
+    """Create or find an order's live payment intent."""
     return payments.get_or_create_intent(
         session, buyer_id=shop.buyer.id, target=PaymentTarget(order_id=order_id), callback_url=None, now=now
     )
@@ -266,21 +266,21 @@ def apply(
 
 
 def pay(session: Session, shop: Shop, order_id: UUID, **charge: Any) -> Charge:
-    """Pay an order with one charge, by default of the due amount."""
+    """Pay an order with a charge, by default of the due amount."""
     settled = make_charge(make_intent(session, shop, order_id), **charge)
     apply(session, settled)
     return settled
 
 
 def paid_order(session: Session, shop: Shop, *, quantity: int = 1, stock: int = 5) -> UUID:
-    """Make an order that is paid."""
+    """Create a paid order."""
     order_id = place(session, shop, make_product(session, shop, quantity=stock), quantity=quantity)
     pay(session, shop, order_id)
     return order_id
 
 
 def shipped_order(session: Session, shop: Shop, **order: Any) -> UUID:
-    """Make an order that is shipped."""
+    """Create a shipped order."""
     order_id = paid_order(session, shop, **order)
     orders.accept_order(session, order_id=order_id, caller=shop.vendor, now=NOW)
     orders.ship_order(session, order_id=order_id, caller=shop.vendor, tracking_note=None, now=NOW)
@@ -293,7 +293,7 @@ def pin_of(order_id: UUID) -> str:
 
 
 def wrong_pin_of(order_id: UUID, *, step: int = 1) -> str:
-    """Give a PIN that is not the order's."""
+    """Return a PIN that differs from the order's PIN."""
     return f"{(int(pin_of(order_id)) + step) % 10**6:06d}"
 
 
@@ -319,7 +319,7 @@ def row_of(session: Session, table: str, **key: Any) -> dict[str, Any]:
 
 
 def status_of(session: Session, order_id: UUID) -> str:
-    """Give an order's status."""
+    """Return an order's status."""
     status: str = row_of(session, "orders", id=order_id)["status"]
     return status
 
@@ -331,7 +331,7 @@ def stock_of(session: Session, product_id: UUID) -> tuple[int, int]:
 
 
 def balances_of_order(session: Session, order_id: UUID) -> dict[str, int]:
-    """Sum an order's entries by kind of account, on each kind's normal side; those that come to zero left out."""
+    """Sum an order's entries by kind of account, on each kind's normal side. Omit zero sums."""
     rows = session.execute(
         text(
             """
@@ -346,7 +346,7 @@ def balances_of_order(session: Session, order_id: UUID) -> dict[str, int]:
 
 
 def trail_of(session: Session, order_id: UUID) -> list[tuple[str | None, str, str, str]]:
-    """Give an order's trail: from, to, trigger and actor of each step."""
+    """List an order's transitions: from, to, trigger and actor of each step."""
     rows = session.execute(
         text(
             "SELECT from_status, to_status, trigger, actor FROM order_events WHERE order_id = :id ORDER BY id"
@@ -394,5 +394,5 @@ def assert_ledger_is_consistent(session: Session) -> None:
 
 
 def later(**delta: float) -> datetime:
-    """Give a time after NOW."""
+    """Return a time after NOW."""
     return NOW + timedelta(**delta)

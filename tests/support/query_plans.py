@@ -30,7 +30,7 @@ _FILL = text(
     FROM generate_series(1, :rows) AS n
     """
 )
-# A tenth was looked at today.
+# A tenth of the products has views today.
 _COUNT = text(
     """
     INSERT INTO product_counts (product_id, trending)
@@ -40,7 +40,7 @@ _COUNT = text(
 
 
 class ManyProducts:
-    """Many products of one store, in two campuses and in twenty categories of one parent."""
+    """Many products of a single store, in two campuses and in twenty categories of a single parent."""
 
     def __init__(
         self, session: Session, store_id: UUID, campus_id: UUID, parent_id: UUID, leaf_id: UUID

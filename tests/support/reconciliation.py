@@ -36,7 +36,7 @@ from tests.support.purchases import Shop, apply, make_intent, make_product, make
 
 
 class Double:
-    """The gateway's records, some of which are given otherwise."""
+    """A wrapper of the gateway's records. Subclasses change selected records."""
 
     def __init__(self, records: GatewayRecords) -> None:
         self._records = records
@@ -46,13 +46,13 @@ class Double:
         return self._records.fetch_balance()
 
     def list_movements(self) -> Iterator[list[BalanceMovement]]:
-        """Give the movements."""
+        """List the balance movements."""
         return self._records.list_movements()
 
     def list_records(
         self, kind: RecordKind, *, since: datetime, until: datetime
     ) -> Iterator[list[GatewayRecord]]:
-        """Give a list."""
+        """List the records of a kind."""
         return self._records.list_records(kind, since=since, until=until)
 
     def fetch_record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
@@ -82,7 +82,7 @@ class Disputed(Double):
         return super().fetch_balance() - self._taken.amount_minor
 
     def list_movements(self) -> Iterator[list[BalanceMovement]]:
-        """Give that movement before all others."""
+        """Return the chargeback before all other movements."""
         minor, at = self._taken.amount_minor, self._taken.created_at
         yield [BalanceMovement(10**15, "Refund", self._taken.id, -minor, self.fetch_balance(), at)]
         yield from super().list_movements()
@@ -90,7 +90,7 @@ class Disputed(Double):
     def list_records(
         self, kind: RecordKind, *, since: datetime, until: datetime
     ) -> Iterator[list[GatewayRecord]]:
-        """Give the refund among the others."""
+        """Return the chargeback among the other refunds."""
         if kind == "refund":
             yield [self._taken]
         yield from super().list_records(kind, since=since, until=until)
@@ -110,7 +110,7 @@ class ReconciledService:
             self.officer = make_officer(session)
 
     def close(self) -> None:
-        """Stop both."""
+        """Close the database and the gateway."""
         self.database.close()
         self.gateway.close()
 
@@ -136,7 +136,7 @@ class ReconciledService:
         return replace(self.officer, id=user_id)
 
     def work_off_outbox(self) -> None:
-        """Do the work that was handed on, as the workers would."""
+        """Process the outbox events as the workers would."""
         relay = Dispatcher(self.services)
         for row in self.rows(
             "SELECT id, queue FROM outbox_events WHERE done_at IS NULL AND topic NOT LIKE 'alert.%'"
@@ -157,17 +157,17 @@ class ReconciledService:
         ]
 
     def rows(self, sql: str, **values: Any) -> list[dict[str, Any]]:
-        """Give the rows of a query."""
+        """Return the rows of a query."""
         with self.database.transaction() as session:
             return [dict(row) for row in session.execute(text(sql), values).mappings()]
 
     def run(self) -> dict[str, Any]:
-        """Give the latest run's row."""
+        """Return the latest run's row."""
         [row] = self.rows("SELECT * FROM reconciliations WHERE id = :id", id=self.run_id)
         return row
 
     def balances(self) -> dict[str, int]:
-        """Give the books' balances by kind of account."""
+        """Return the ledger balances by kind of account."""
         with self.database.reading() as session:
             return fetch_balances_by_kind(session)
 
@@ -203,7 +203,7 @@ class ReconciledService:
             )
 
     def bank_takes(self, charge: Charge, *, dispute_id: str, minor: int) -> None:
-        """Have a bank take money of a charge back."""
+        """Simulate a bank that charges back part of a charge."""
         now = datetime.now(UTC)
         taken = GatewayRecord(
             "refund", "880000001", "", "processed", minor, 0, "NGN", "", charge.id, dispute_id, now, now
@@ -211,7 +211,7 @@ class ReconciledService:
         self.records = Disputed(self.services.gateway_records, taken)
 
     def hear_of_dispute(self, charge: Charge, *, dispute_id: str) -> None:
-        """Hear that a charge is disputed."""
+        """Record an open dispute of a charge."""
         with self.database.transaction() as session:
             session.execute(
                 text(
@@ -222,7 +222,7 @@ class ReconciledService:
             )
 
     def end_dispute(self) -> None:
-        """Hear that the dispute is over."""
+        """Resolve the dispute."""
         with self.database.transaction() as session:
             session.execute(text("UPDATE charge_disputes SET status = 'resolved', resolved_at = now()"))
 
@@ -274,7 +274,7 @@ class ReconciledService:
             )
 
     def wait_for_refund(self, reference: str, status: str) -> None:
-        """Wait until the gateway says so of the refund of a charge."""
+        """Wait until the gateway reports this status for the refund of a charge."""
         assert wait_until(
             lambda: [one.status for one in self.services.gateway.list_refunds(reference)] == [status],
             timeout_seconds=20,
@@ -359,7 +359,7 @@ class ReconciledService:
             self._move(session, f"payout:{intent_id}:fee", fees, clearing, minor, kind="payout")
 
     def wait_for_payout(self, reference: str, status: str) -> None:
-        """Wait until the gateway says so of a transfer."""
+        """Wait until the gateway reports this status for a transfer."""
 
         def is_so() -> bool:
             found = self.services.transfers.fetch_transfer(reference)

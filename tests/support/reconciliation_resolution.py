@@ -18,7 +18,7 @@ NOTE = "Seen in the gateway's dashboard."
 def resolve(
     service: ReconciledService, resolution: str, *, officer: Caller | None = None, **values: Any
 ) -> Any:
-    """Resolve the first that the latest run found."""
+    """Resolve the first difference of the latest run."""
     with service.database.transaction() as session:
         return resolve_in(session, service, resolution, officer=officer, **values)
 

@@ -14,7 +14,7 @@ from marketplace.infra.db import Database
 
 @contextmanager
 def counted_statements(database: Database) -> Iterator[list[str]]:
-    """Collect the statements that are run on the database's connections meanwhile."""
+    """Collect the statements that run on the database's connections within the block."""
     seen: list[str] = []
 
     class Counting(psycopg2.extensions.cursor):
@@ -42,7 +42,7 @@ def counted_statements(database: Database) -> Iterator[list[str]]:
 
 @dataclass
 class Peak:
-    """The most memory that Python's objects took at once."""
+    """The peak of memory that Python objects use."""
 
     mebibytes: float = 0.0
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 
 def gradient(width: int, height: int, mode: str = "RGB") -> Image.Image:
-    """Draw a picture that is no two places the same: dark on the left, bright on the right."""
+    """Draw a picture without repeated areas, dark on the left and bright on the right."""
     across = Image.linear_gradient("L").rotate(90).resize((width, height))
     down = Image.linear_gradient("L").resize((width, height))
     drawn = Image.merge("RGB", (across, down, across))
@@ -28,7 +28,7 @@ def encoded(picture: Image.Image, kind: str = "JPEG", **options: Any) -> bytes:
 
 
 def photo(width: int = 2000, height: int = 1000, **options: Any) -> bytes:
-    """Give a JPEG."""
+    """Return a JPEG."""
     return encoded(gradient(width, height), "JPEG", **options)
 
 
@@ -47,5 +47,5 @@ def png_of(width: int, height: int, *, data: bytes = b"", more: bytes = b"") -> 
 
 
 def chunk(kind: bytes, data: bytes) -> bytes:
-    """Write a PNG's chunk."""
+    """Encode a PNG chunk."""
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -29,15 +29,15 @@ class Addresses:
     redis_url: str
 
     def database(self, name: str) -> str:
-        """Give the address of another database of the server."""
+        """Return the address of another database of the server."""
         return f"{self.database_url.rsplit('/', 1)[0]}/{name}"
 
     def redis(self, number: int) -> str:
-        """Give the address of another database of the cache server."""
+        """Return the address of another database of the cache server."""
         return f"{self.redis_url.rsplit('/', 1)[0]}/{number}"
 
     def dump(self) -> str:
-        """Write the addresses for a worker process."""
+        """Serialize the addresses for a worker process."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -79,7 +79,7 @@ class Servers:
 
 
 def migrate(database_url: str, revision: str = "head") -> None:
-    """Bring a database up to a revision."""
+    """Migrate a database to a revision."""
     config = Config(PROJECT / "migrations" / "alembic.ini")
     config.attributes["database_url"] = database_url
     command.upgrade(config, revision)

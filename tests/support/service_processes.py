@@ -30,14 +30,14 @@ from tests.support.ports import free_port, free_ports
 from tests.support.servers import migrate
 
 BOUND_SECONDS = 30.0
-# A sweep that a killed worker was at is noticed after a while, and comes again.
+# The sweep of a killed worker is detected after this time and runs again.
 SWEPT_SECONDS = 90.0
 _KEY = "of-these-tests-only-0123456789abcdef"
 Found = TypeVar("Found")
 
 
 class SiteServers:
-    """A database and a cache that the sites of one test process use one after another."""
+    """A database and a cache shared in turn by the sites of a test process."""
 
     def __init__(self, directory: Path) -> None:
         """Start the servers and migrate the database."""
@@ -122,7 +122,7 @@ class ServiceProcesses:
         return self._launch(f"worker-{queue}", module, queue)
 
     def tell(self, queue: str, table: str, row_id: UUID) -> None:
-        """Tell a queue of a row, as a commit does."""
+        """Enqueue a row, as a commit does."""
         services = Services.from_settings(load_settings(self.environment), application_name="tests")
         assert Dispatcher(services).send_wakeup(queue, table, row_id)
 
@@ -133,7 +133,7 @@ class ServiceProcesses:
         return process
 
     def answers(self, path: str) -> bool:
-        """Tell whether the web processes answer 200."""
+        """Return whether the web processes answer 200."""
         try:
             return requests.get(f"{self.url}{path}", timeout=5).status_code == 200
         except requests.RequestException:
@@ -154,11 +154,11 @@ class ServiceProcesses:
         return found[0]
 
     def logs(self) -> str:
-        """Give the ends of all logs, for the message of a test that failed."""
+        """Return the ends of all logs, for the message of a failed test."""
         return "\n".join(f"{process.name}:\n{process.log_tail(30)}" for process in self._processes)
 
     def query(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """Run SQL in autocommit and give the rows."""
+        """Run SQL in autocommit and return the rows."""
         return query(self.postgres.url, sql, *parameters)
 
     def connections(self, name: str, *, waiting: bool = False) -> int:
@@ -184,7 +184,7 @@ class ServiceProcesses:
 
 
 class Blocker:
-    """A transaction of the test's own that holds a row."""
+    """A transaction of the test that locks a row."""
 
     def __init__(self, site: ServiceProcesses) -> None:
         self._connection = psycopg2.connect(site.postgres.url)
@@ -196,14 +196,14 @@ class Blocker:
         self._connection.close()
 
     def hold(self, table: str, **key: object) -> None:
-        """Hold a row until ``let_go``."""
+        """Lock a row until ``let_go``."""
         [[name, value]] = key.items()
         with self._connection.cursor() as cursor:
             cursor.execute(f"SELECT FROM {table} WHERE {name} = %s FOR UPDATE", (str(value),))
             assert cursor.rowcount == 1
 
     def let_go(self) -> None:
-        """Let the row go."""
+        """Release the row lock."""
         self._connection.rollback()
 
 
@@ -216,7 +216,7 @@ def kill(process: Process | Forked) -> None:
 
 @contextmanager
 def running_site(directory: Path, servers: SiteServers) -> Iterator[ServiceProcesses]:
-    """Give a site with an empty database; web and workers are for tests to start."""
+    """Yield a site with an empty database. Tests start web processes and workers."""
     port = free_port("site")
     assert is_free(port)
     servers.empty()

@@ -50,33 +50,33 @@ class ShopClient:
         return self.bearer(made.id)
 
     def product(self, **columns: Any) -> UUID:
-        """Make a product."""
+        """Create a product."""
         return self.database.in_transaction(make_product, self.shop, **columns)
 
     def unpaid(self, quantity: int = 1) -> UUID:
-        """Place an order behind the API's back."""
+        """Place an order without the API."""
         return self.database.in_transaction(place, self.shop, self.product(), quantity=quantity)
 
     def paid(self) -> UUID:
-        """Make a paid order."""
+        """Create a paid order."""
         return self.database.in_transaction(paid_order, self.shop)
 
     def shipped(self) -> UUID:
-        """Make a shipped order."""
+        """Create a shipped order."""
         return self.database.in_transaction(shipped_order, self.shop)
 
     def post(
         self, path: str, headers: dict[str, str], body: Any = None, *, key: str | None = None
     ) -> TestResponse:
-        """Post JSON; ``key`` is an Idempotency-Key."""
+        """Send a POST request with a JSON body; ``key`` is an Idempotency-Key."""
         keyed = {"Idempotency-Key": key} if key else {}
         return self.client.post(path, json=body, headers={**headers, **keyed})
 
     def get(self, path: str, headers: dict[str, str], **query: Any) -> TestResponse:
-        """Get."""
+        """Send a GET request."""
         return self.client.get(path, headers=headers, query_string=query)
 
 
 def new_key() -> str:
-    """Make an Idempotency-Key."""
+    """Create an Idempotency-Key."""
     return str(uuid4())

@@ -21,7 +21,7 @@ def wire(moment: datetime) -> str:
 
 
 def path_of(shop_client: ShopClient, store_id: UUID | None = None) -> str:
-    """Give the path of a store's profile."""
+    """Return the path of a store's profile."""
     return f"/api/vendors/profile/{store_id or shop_client.shop.store_id}"
 
 
@@ -32,7 +32,7 @@ def put(
     by: dict[str, str] | None = None,
     headers: dict[str, str] | None = None,
 ) -> Any:
-    """Send a change of a profile."""
+    """Send a PUT request with changes of a profile."""
     return shop_client.client.put(
         path_of(shop_client), json=body, headers=(by or shop_client.vendor) | (headers or {})
     )
@@ -47,7 +47,7 @@ def changed(shop_client: ShopClient, body: dict[str, Any], **how: Any) -> dict[s
 
 
 def shown(shop_client: ShopClient, by: dict[str, str] | None = None) -> dict[str, Any]:
-    """Show a profile."""
+    """Return a profile from the API."""
     answer = shop_client.client.get(path_of(shop_client), headers=by or {})
     assert answer.status_code == 200, answer.text
     data: dict[str, Any] = answer.json["data"]
@@ -55,7 +55,7 @@ def shown(shop_client: ShopClient, by: dict[str, str] | None = None) -> dict[str
 
 
 def set_columns(shop_client: ShopClient, **columns: Any) -> None:
-    """Change the store behind the API."""
+    """Change columns of the store without the API."""
     with shop_client.database.transaction() as session:
         store = session.get_one(VendorProfile, shop_client.shop.store_id)
         for name, value in columns.items():
@@ -63,7 +63,7 @@ def set_columns(shop_client: ShopClient, **columns: Any) -> None:
 
 
 def accounts_of(shop_client: ShopClient, user_id: UUID) -> list[dict[str, Any]]:
-    """Give somebody's bank accounts, the earliest first."""
+    """List a user's bank accounts, oldest first."""
     with shop_client.database.reading() as session:
         accounts = PayoutAccount.__table__
         rows = session.execute(select(accounts).where(accounts.c.user_id == user_id).order_by(accounts.c.id))

@@ -13,7 +13,7 @@ BOUND_SECONDS = 60
 def at_once(work: Callable[[Given], Done], given: Sequence[Given]) -> list[Done | Exception]:
     """Call a function for each item in concurrent threads and return the results in order.
 
-    :return: results, and the exceptions of those that raised
+    :return: results, and the exceptions of failed calls
     """
     barrier = threading.Barrier(len(given))
 

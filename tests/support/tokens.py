@@ -22,7 +22,7 @@ def claims_of(user_id: UUID, **changes: Any) -> dict[str, Any]:
 
 
 def segment(content: bytes) -> str:
-    """Write a part of a token."""
+    """Encode a part of a token."""
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
@@ -57,7 +57,7 @@ class KeyServer:
 
     @property
     def url(self) -> str:
-        """Give the address of the keys."""
+        """Return the address of the keys."""
         return f"http://127.0.0.1:{self._server.server_port}/jwks.json"
 
     def __enter__(self) -> Self:

@@ -23,7 +23,7 @@ def dispatched_batch(session: Session, payees: Sequence[Payee]) -> UUID:
 
 
 def dispatch(session: Session, batch_id: UUID, **values: Any) -> transfer_dispatch.DispatchedPayouts:
-    """Have an officer dispatch an approved batch."""
+    """Dispatch an approved batch as an officer."""
     officer = values.pop("officer", None) or make_officer(session)
     return transfer_dispatch.dispatch_batch(session, batch_id=batch_id, act=act_of(officer, **values))
 
@@ -49,7 +49,7 @@ def statuses_in(session: Session, batch_id: UUID) -> list[tuple[str, str]]:
 
 
 def batch_status(session: Session, batch_id: UUID) -> str:
-    """Give a batch's status."""
+    """Return a batch's status."""
     row = session.execute(text("SELECT status FROM payout_batches WHERE id = :id"), {"id": batch_id}).one()
     return str(row.status)
 
@@ -70,14 +70,14 @@ def transfer_report(transfer: dict[str, Any], status: str, **values: Any) -> Gat
 def handle_transfer_report(
     session: Session, transfer: dict[str, Any], outcome: str, *, now: datetime = NOW, **values: Any
 ) -> None:
-    """Have an event of the gateway about a transfer."""
+    """Process the gateway's event about a transfer."""
     apply_status.handle_transfer_event(
         session, outcome=outcome, transfer=transfer_report(transfer, outcome, **values), now=now
     )
 
 
 def answer(session: Session, transfer: dict[str, Any], status: str, **values: Any) -> str:
-    """Have the gateway answer, when asked, about a transfer."""
+    """Apply the gateway's response to a status request for a transfer."""
     row = apply_status.lock_payout(session, reference=transfer["reference"])
     return apply_status.apply_gateway_status(
         session, row, transfer_report(transfer, status, **values), now=NOW
@@ -85,7 +85,7 @@ def answer(session: Session, transfer: dict[str, Any], status: str, **values: An
 
 
 def exceptions_of(session: Session, reference: str) -> list[tuple[str, int]]:
-    """Give outcome and amount of the exceptions of a reference, the earliest first."""
+    """List outcome and amount of the exceptions of a reference, oldest first."""
     rows = session.execute(
         text("SELECT outcome, amount_minor FROM payout_exceptions WHERE reference = :reference ORDER BY id"),
         {"reference": reference},
@@ -94,5 +94,5 @@ def exceptions_of(session: Session, reference: str) -> list[tuple[str, int]]:
 
 
 def a_number() -> str:
-    """Give a number that no other transfer of the gateway's has."""
+    """Return a unique gateway transfer number."""
     return str(uuid4().int % 10**12)
