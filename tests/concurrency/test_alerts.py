@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from marketplace.alerts.operations import raise_alert, resolve_alert
 from marketplace.infra.db import Database
-from tests.support.alerts import alerts_about, messages_of, some_subject
+from tests.support.alerts import alerts_about, messages_of, unique_subject
 from tests.support.purchases import NOW
 from tests.support.threads import at_once, unexpected_errors
 
@@ -23,7 +23,7 @@ def raised(database: Database, subject: str, number: int) -> object:
 
 
 def test_concurrent_raises_of_same_alert_create_a_single_alert(database: Database) -> None:
-    subject = some_subject()
+    subject = unique_subject()
 
     results = at_once(lambda number: raised(database, subject, number), range(RAISERS))
 
@@ -38,7 +38,7 @@ def test_concurrent_raises_of_same_alert_create_a_single_alert(database: Databas
 
 
 def test_alert_raised_during_resolution_is_counted_or_reopened(database: Database) -> None:
-    subject = some_subject()
+    subject = unique_subject()
     for round_number in range(10):
         raised(database, subject, 0)
 

@@ -19,7 +19,14 @@ from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError, StaleRevisionError
 from marketplace.orders.placing.place_order import PriceChangedError
 from marketplace.payments.refunds import order_cancellation
-from tests.support.flash_sales import SALE_PRICE, act, item_of, put_on_sale, sale_units_left, sold_of
+from tests.support.flash_sales import (
+    SALE_PRICE,
+    act_of_new_officer,
+    item_of,
+    put_on_sale,
+    sale_units_left,
+    units_sold_in,
+)
 from tests.support.purchases import (
     DELIVERY_FEE_MINOR,
     NOW,
@@ -70,7 +77,7 @@ def test_last_sale_unit_is_sold_once_at_sale_price(database: Database, shop: Sho
     with database.reading() as session:
         prices = Counter(item_of(session, order_id) for order_id in placed)  # type: ignore[arg-type]
         assert prices == {(SALE_PRICE, sale_id): 1, (PRICE_MINOR, None): 19}
-        assert (sold_of(session, sale_id), sale_units_left(session, product_id)) == (1, 0)
+        assert (units_sold_in(session, sale_id), sale_units_left(session, product_id)) == (1, 0)
     assert_whole(database)
 
 
@@ -85,7 +92,7 @@ def test_late_buyer_gets_price_changed_error(database: Database, shop: Shop) -> 
 
     assert Counter(type(result) for result in results) == {UUID: 3, PriceChangedError: 13}
     with database.reading() as session:
-        assert sold_of(session, sale_id) == 3
+        assert units_sold_in(session, sale_id) == 3
     assert_whole(database)
 
 
@@ -110,7 +117,7 @@ def test_only_first_concurrent_change_to_same_revision_is_applied(database: Data
         with database.transaction() as session:
             flash_sales.update_flash_sale(
                 session,
-                act(session),
+                act_of_new_officer(session),
                 sale_id=sale_id,
                 revision=1,
                 discount=Discount(percent=percent),
@@ -129,7 +136,7 @@ def test_sale_is_ended_once_by_concurrent_requests(database: Database, shop: Sho
 
     def end(_: int) -> None:
         with database.transaction() as session:
-            flash_sales.end_flash_sale(session, act(session), sale_id=sale_id)
+            flash_sales.end_flash_sale(session, act_of_new_officer(session), sale_id=sale_id)
 
     results = at_once(end, range(6))
 
@@ -143,7 +150,12 @@ def test_product_is_featured_once_by_concurrent_requests(database: Database, sho
     def feature(_: int) -> UUID:
         with database.transaction() as session:
             return featured.create_featured_product(
-                session, act(session), product_id=product_id, position=0, starts_at=None, ends_at=None
+                session,
+                act_of_new_officer(session),
+                product_id=product_id,
+                position=0,
+                starts_at=None,
+                ends_at=None,
             )
 
     results = at_once(feature, range(6))
@@ -156,7 +168,7 @@ def test_slug_is_taken_once_by_concurrent_requests(database: Database) -> None:
 
     def make(_: int) -> UUID:
         with database.transaction() as session:
-            return vibes.create_vibe(session, act(session), fields=fields, product_ids=[])
+            return vibes.create_vibe(session, act_of_new_officer(session), fields=fields, product_ids=[])
 
     results = at_once(make, range(6))
 
@@ -193,7 +205,12 @@ def test_random_actions_on_sales_neither_deadlock_nor_oversell(database: Databas
             }
             with database.transaction() as session:
                 flash_sales.update_flash_sale(
-                    session, act(session), sale_id=sale_id, revision=None, discount=None, changes=changes
+                    session,
+                    act_of_new_officer(session),
+                    sale_id=sale_id,
+                    revision=None,
+                    discount=None,
+                    changes=changes,
                 )
 
         def turn() -> None:

@@ -16,8 +16,8 @@ from tests.support.messaging import (
     log_delivery,
     message,
     messages_of,
-    some_number,
     status,
+    unique_phone_number,
 )
 from tests.support.purchases import (
     NOW,
@@ -45,7 +45,7 @@ def process(database: Database, inbox_id: UUID) -> str | None:
 
 
 def test_message_delivered_concurrently_eight_times_is_stored_once(database: Database) -> None:
-    sender = some_number()
+    sender = unique_phone_number()
     body = envelope(message(sender=sender), names={sender: "Ada"})
     inbox = [receive(database, body) for _ in range(THREADS)]
 
@@ -58,7 +58,7 @@ def test_message_delivered_concurrently_eight_times_is_stored_once(database: Dat
 
 
 def test_delivery_processed_concurrently_eight_times_is_applied_once(database: Database) -> None:
-    sender = some_number()
+    sender = unique_phone_number()
     inbox_id = receive(database, envelope(message(sender=sender)))
 
     results = at_once(lambda _: process(database, inbox_id), range(THREADS))
@@ -69,7 +69,7 @@ def test_delivery_processed_concurrently_eight_times_is_applied_once(database: D
 
 
 def test_envelope_processed_concurrently_is_split_once(database: Database) -> None:
-    sender = some_number()
+    sender = unique_phone_number()
     inbox_id = receive(database, envelope(*(message(sender=sender) for _ in range(3))))
 
     results = at_once(lambda _: process(database, inbox_id), range(THREADS))
@@ -86,7 +86,7 @@ def test_envelope_processed_concurrently_is_split_once(database: Database) -> No
 
 
 def test_concurrent_messages_of_a_sender_have_a_single_contact(database: Database) -> None:
-    sender = some_number()
+    sender = unique_phone_number()
     inbox = [
         receive(database, envelope(message(sender=sender, timestamp=str(1763631000 + number))))
         for number in range(THREADS)

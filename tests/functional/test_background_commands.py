@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.support.installation import Installation, installed, query
+from tests.support.installation import Installation, query, start_installation
 from tests.support.servers import Addresses
 
 TASK = "purge-statistics"
@@ -18,7 +18,7 @@ TASK = "purge-statistics"
 @pytest.fixture(scope="module")
 def installation(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> Iterator[Installation]:
     directory: Path = tmp_path_factory.mktemp("installation")
-    with installed(directory, addresses) as one:
+    with start_installation(directory, addresses) as one:
         one.ok("db", "upgrade")
         yield one
 

@@ -30,7 +30,14 @@ from marketplace.webhooks import inbox as webhooks
 from sandbox.configuration import read_layout
 from sandbox.personas import persona_named, persona_names
 from tests.support.gateway_events import transfer_data
-from tests.support.installation import GATEWAY_KEY, PROJECT, Installation, installed, marketplace, query
+from tests.support.installation import (
+    GATEWAY_KEY,
+    PROJECT,
+    Installation,
+    marketplace,
+    query,
+    start_installation,
+)
 from tests.support.payouts import OWED_MINOR, approved_batch, make_payees, staged_batch
 from tests.support.purchases import make_product, make_shop, place, row_of
 from tests.support.servers import Addresses
@@ -38,7 +45,7 @@ from tests.support.servers import Addresses
 
 @pytest.fixture(scope="module")
 def installation(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> Iterator[Installation]:
-    with installed(tmp_path_factory.mktemp("installation"), addresses) as one:
+    with start_installation(tmp_path_factory.mktemp("installation"), addresses) as one:
         one.ok("db", "upgrade")
         one.ok("seed")
         yield one

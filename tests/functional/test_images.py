@@ -14,10 +14,10 @@ from marketplace.infra.db import Database
 from sandbox.personas import persona_named
 from sandbox.process import Process, wait_until
 from tests.support.hostile_images import ATTACKS
-from tests.support.installation import Installation, installed
+from tests.support.installation import Installation, start_installation
 from tests.support.market import Market
 from tests.support.probes import closed_port
-from tests.support.sample_images import encoded, gradient, opened, photo
+from tests.support.sample_images import decode_image, encode_image, gradient, photo
 from tests.support.servers import PROJECT, Addresses, migrate
 
 MEGABYTE = 1024 * 1024
@@ -66,7 +66,7 @@ class Site:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> Iterator[Site]:
     directory = tmp_path_factory.mktemp("images")
-    with installed(directory, addresses) as installation:
+    with start_installation(directory, addresses) as installation:
         migrate(installation.database_url)
         port = closed_port()
         installation.environment |= {
@@ -117,7 +117,7 @@ def answers(url: str) -> bool:
 
 def test_all_sizes_are_served_with_content_type_and_long_cache_lifetime(site: Site) -> None:
     for kind, content_type in {"JPEG": "image/jpeg", "PNG": "image/png", "GIF": "image/gif"}.items():
-        content = encoded(gradient(2100, 1400), kind, comment=b"A secret")
+        content = encode_image(gradient(2100, 1400), kind, comment=b"A secret")
         data = site.stored(content)
 
         assert [one["width"] for one in data["sizes"]] == [320, 800, 1600, 1600]
@@ -127,12 +127,12 @@ def test_all_sizes_are_served_with_content_type_and_long_cache_lifetime(site: Si
             assert answer.status_code == 200
             assert answer.headers["Content-Type"] == one["contentType"]
             assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
-            assert opened(answer.content).size == (one["width"], one["height"])
+            assert decode_image(answer.content).size == (one["width"], one["height"])
             assert b"secret" not in answer.content
 
 
 def test_location_is_removed_from_a_photograph(site: Site) -> None:
-    exif = opened(photo(8, 8)).getexif()
+    exif = decode_image(photo(8, 8)).getexif()
     exif[0x0112] = 6
     exif[0x8825] = {1: "N", 2: (6.0, 27.0, 14.0), 3: "E", 4: (3.0, 23.0, 40.0)}
     data = site.stored(photo(1200, 900, exif=exif))
@@ -140,7 +140,7 @@ def test_location_is_removed_from_a_photograph(site: Site) -> None:
     assert (data["width"], data["height"]) == (600, 800)
     for one in data["sizes"]:
         content = requests.get(one["url"], timeout=SECONDS).content
-        assert dict(opened(content).getexif()) == {}
+        assert dict(decode_image(content).getexif()) == {}
         assert b"Exif" not in content
 
 

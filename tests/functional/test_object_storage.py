@@ -8,13 +8,13 @@ import requests
 from marketplace.infra.settings import Settings, load_settings
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.storage import IMMUTABLE_CACHE_CONTROL, S3ObjectStorage
-from tests.support.installation import installed
+from tests.support.installation import start_installation
 from tests.support.servers import Addresses
 
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> Iterator[dict[str, str]]:
-    with installed(tmp_path_factory.mktemp("installation"), addresses) as installation:
+    with start_installation(tmp_path_factory.mktemp("installation"), addresses) as installation:
         yield installation.environment
 
 

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from tests.support.installation import GATEWAY_KEY, Installation, installed, query
+from tests.support.installation import GATEWAY_KEY, Installation, query, start_installation
 from tests.support.servers import Addresses
 
 
 @pytest.fixture(scope="module")
 def installation(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> Iterator[Installation]:
-    with installed(tmp_path_factory.mktemp("installation"), addresses) as one:
+    with start_installation(tmp_path_factory.mktemp("installation"), addresses) as one:
         one.ok("db", "upgrade")
         one.ok("seed")
         yield one

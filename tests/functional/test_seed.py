@@ -9,7 +9,7 @@ import requests
 from PIL import Image
 
 from sandbox.personas import PERSONAS
-from tests.support.installation import Installation, installed, query
+from tests.support.installation import Installation, query, start_installation
 from tests.support.servers import Addresses
 
 MANY = 3_001  # the first number that is spread over the stores of load tests
@@ -39,7 +39,7 @@ CONTENT = {
 
 @pytest.fixture(scope="module")
 def seeded(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> Iterator[Installation]:
-    with installed(tmp_path_factory.mktemp("installation"), addresses) as installation:
+    with start_installation(tmp_path_factory.mktemp("installation"), addresses) as installation:
         installation.ok("db", "upgrade")
         output = installation.ok("seed")
         assert "Added 300 products, 17 orders and 17 promotions" in output

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert
 from marketplace.infra.db import Database
-from tests.support.alerts import alerts_about, messages_of, some_subject
+from tests.support.alerts import alerts_about, messages_of, unique_subject
 from tests.support.market import Bearer
 from tests.support.probes import assert_problem, faults
 from tests.support.purchases import NOW, make_person
@@ -33,7 +33,7 @@ def raised(database: Database) -> Raise:
             "facts": {"amountMinor": 7},
         }
         return database.in_transaction(
-            raise_alert, **{"subject": some_subject(), "now": NOW} | given | values
+            raise_alert, **{"subject": unique_subject(), "now": NOW} | given | values
         )
 
     return make
@@ -124,7 +124,7 @@ class TestListing:
     def test_alert_is_listed_with_all_fields(
         self, client: FlaskClient, officer: Officer, raised: Raise
     ) -> None:
-        subject = some_subject()
+        subject = unique_subject()
         raised(subject=subject)
         alert_id = raised(subject=subject, facts={"amountMinor": 9})
 
@@ -254,7 +254,7 @@ class TestResolving:
     def test_invalid_note_is_refused(
         self, client: FlaskClient, database: Database, officer: Officer, raised: Raise
     ) -> None:
-        subject = some_subject()
+        subject = unique_subject()
         alert_id, headers = raised(subject=subject), officer()
 
         for note in ("", "ok", "x" * 501, None, 5):

@@ -15,7 +15,7 @@ from blueprints.areas import contracts
 from blueprints.http.contract import Contract, TokenPolicy
 from tests.support.depth import sample
 from tests.support.market import Bearer, Market, Store
-from tests.support.product_api import faults_of, listing
+from tests.support.product_api import faults_of, listing_body
 
 PARAMETERS = (
     "\0",
@@ -135,7 +135,7 @@ class People:
         """Return a valid body for routes with required fields, otherwise an empty body."""
         line = {"productId": str(self._product), "quantity": 1}
         given: dict[str, dict[str, Any]] = {
-            "catalog.create_product": listing(self._market),
+            "catalog.create_product": listing_body(self._market),
             "cart.synchronise_cart": {"items": [line]},
             "orders.place": {"items": [line], "shippingAddress": {"hostel": "Mariere"}},
             "users.add_address": {"hostel": "Mariere"},

@@ -27,7 +27,7 @@ from marketplace.kernel.errors import MarketplaceError
 from marketplace.orders.deadlines import MAX_UNPAID_ORDERS
 from marketplace.payments.refunds import order_cancellation
 from tests.support.depth import case_count
-from tests.support.flash_sales import act, item_of, put_on_sale, sold_of
+from tests.support.flash_sales import act_of_new_officer, item_of, put_on_sale, units_sold_in
 from tests.support.purchases import (
     NOW,
     Shop,
@@ -143,7 +143,7 @@ class FlashSaleMachine(RuleBasedStateMachine):
         ended = sale.ends_at <= self.now
         try:
             with self.database.transaction() as session:
-                flash_sales.end_flash_sale(session, act(session, self.now), sale_id=sale.id)
+                flash_sales.end_flash_sale(session, act_of_new_officer(session, self.now), sale_id=sale.id)
         except MarketplaceError:
             assert ended
         else:
@@ -160,7 +160,7 @@ class FlashSaleMachine(RuleBasedStateMachine):
             with self.database.transaction() as session:
                 flash_sales.update_flash_sale(
                     session,
-                    act(session, self.now),
+                    act_of_new_officer(session, self.now),
                     sale_id=sale.id,
                     revision=None,
                     discount=None,
@@ -263,7 +263,7 @@ class FlashSaleMachine(RuleBasedStateMachine):
     def check_sold_counts_and_ledger(self) -> None:
         """Compare sold counts with the model and check the ledger."""
         with self.database.reading() as session:
-            assert {sale.id: sold_of(session, sale.id) for sale in self.sales} == {
+            assert {sale.id: units_sold_in(session, sale.id) for sale in self.sales} == {
                 sale.id: sale.sold for sale in self.sales
             }
             assert_ledger_is_consistent(session)

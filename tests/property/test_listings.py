@@ -12,7 +12,15 @@ from hypothesis import HealthCheck, given, settings as hypothesis_settings, stra
 from blueprints.areas import AREAS
 from marketplace.infra.settings import Settings
 from marketplace.services import Services
-from tests.support.catalog_model import CONDITIONS, PRICES, PRODUCTS, STATUSES, CatalogModel, Item, populated
+from tests.support.catalog_model import (
+    CONDITIONS,
+    PRICES,
+    PRODUCTS,
+    STATUSES,
+    CatalogModel,
+    Item,
+    fill_catalog,
+)
 from tests.support.checked_client import checked_app
 from tests.support.depth import case_count
 from tests.support.market import Bearer
@@ -47,7 +55,7 @@ def model(
     own = replace(settings, database_url=url, redis_url=addresses.redis(15 - worker_number % 7))
     services = Services.from_settings(own, application_name="tests")
     try:
-        yield populated(services, checked_app(services, AREAS).test_client(), bearer)
+        yield fill_catalog(services, checked_app(services, AREAS).test_client(), bearer)
     finally:
         services.database.close()
         drop_database(addresses, name)

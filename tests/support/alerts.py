@@ -11,7 +11,7 @@ from marketplace.identity.queries import Caller
 from tests.support.purchases import make_person
 
 
-def some_subject() -> str:
+def unique_subject() -> str:
     """Return a unique subject."""
     return f"refund:{uuid4()}"
 

@@ -74,7 +74,7 @@ class CatalogModel:
     now: datetime
 
 
-def populated(services: Services, client: FlaskClient, bearer: Bearer) -> CatalogModel:
+def fill_catalog(services: Services, client: FlaskClient, bearer: Bearer) -> CatalogModel:
     """Fill an empty database and return the model of the content."""
     draw = random.Random(20)  # noqa: S311 - the same in every run
     now = datetime.now(UTC)

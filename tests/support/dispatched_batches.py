@@ -56,7 +56,7 @@ class CrashingTransfers:
         return sent
 
 
-class Case:
+class DispatchedBatch:
     """A dispatched batch with the sending event, before any payout is sent."""
 
     def __init__(self, services: Services, gateway: TestGateway, *, payees: int = 3, **values: Any) -> None:
@@ -186,7 +186,7 @@ class UnreliableTransfers(CrashingTransfers):
             self._gateway.line.fault = None
 
 
-def deliver(case: Case, data: dict[str, Any], event: str | None = None) -> None:
+def deliver(case: DispatchedBatch, data: dict[str, Any], event: str | None = None) -> None:
     """Process the gateway's event about a transfer."""
     body = event_of(data, event or f"transfer.{data['status']}")
     inbox_id = case.database.in_transaction(webhooks.receive_event, provider="gateway", body=body, now=NOW)

@@ -34,11 +34,11 @@ from tests.support.purchases import (
 REASON = "The lamp came broken."
 # The total of an order of one unit, and the shares of vendor and platform after release.
 TOTAL = PRICE_MINOR + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
-VENDORS = PRICE_MINOR - PRICE_MINOR * COMMISSION_BPS // 10_000 + DELIVERY_FEE_MINOR
-PLATFORMS = TOTAL - VENDORS
+VENDOR_SHARE = PRICE_MINOR - PRICE_MINOR * COMMISSION_BPS // 10_000 + DELIVERY_FEE_MINOR
+PLATFORM_SHARE = TOTAL - VENDOR_SHARE
 # A gateway payment arrives without an order. The refund and the wallet payment belong to the order.
-BOTH_HAD = {"vendor_payable": VENDORS, "vendor_receivable": VENDORS}
-GONE = {"gateway_clearing": -TOTAL, "wallet": -TOTAL}
+VENDOR_BALANCES_AFTER_CLAWBACK = {"vendor_payable": VENDOR_SHARE, "vendor_receivable": VENDOR_SHARE}
+BALANCES_AFTER_MONEY_RETURNED = {"gateway_clearing": -TOTAL, "wallet": -TOTAL}
 
 
 def make_officer(session: Session) -> Caller:
@@ -177,7 +177,7 @@ def report_refund_status(session: Session, refund_id: UUID, status: str, **value
     return gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=reported, now=NOW)
 
 
-def times_to_ask(session: Session, refund_id: UUID) -> int:
+def count_status_requests(session: Session, refund_id: UUID) -> int:
     """Count the outbox events that request the gateway's status of a refund."""
     found: int = session.execute(
         text(
@@ -188,7 +188,7 @@ def times_to_ask(session: Session, refund_id: UUID) -> int:
     return found
 
 
-def audited(session: Session, target_id: UUID) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+def audit_entries_of(session: Session, target_id: UUID) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
     """List action, before and after of the audit entries of a target."""
     rows = session.execute(
         text("SELECT action, before, after FROM audit_logs WHERE target_id = :id ORDER BY id"),

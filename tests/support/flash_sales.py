@@ -14,7 +14,7 @@ from tests.support.purchases import NOW, make_person, row_of
 SALE_PRICE = 200_000
 
 
-def act(session: Session, now: datetime = NOW) -> Act:
+def act_of_new_officer(session: Session, now: datetime = NOW) -> Act:
     """Build an act of a new officer."""
     officer = make_person(session, role="staff", staff_role="moderator")
     return Act("moderator", now, user_id=officer.id)
@@ -28,7 +28,9 @@ def put_on_sale(session: Session, product_id: UUID, *, now: datetime = NOW, **te
         "ends_at": now + timedelta(hours=1),
         "quantity": None,
     }
-    return flash_sales.create_flash_sale(session, act(session, now), product_id=product_id, **given | terms)
+    return flash_sales.create_flash_sale(
+        session, act_of_new_officer(session, now), product_id=product_id, **given | terms
+    )
 
 
 def item_of(session: Session, order_id: UUID) -> tuple[int, UUID | None]:
@@ -37,7 +39,7 @@ def item_of(session: Session, order_id: UUID) -> tuple[int, UUID | None]:
     return item["unit_price_minor"], item["flash_sale_id"]
 
 
-def sold_of(session: Session, sale_id: UUID) -> int:
+def units_sold_in(session: Session, sale_id: UUID) -> int:
     """Return the number of sold units of a flash sale."""
     sold: int = row_of(session, "flash_sales", id=sale_id)["sold"]
     return sold

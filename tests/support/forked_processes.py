@@ -95,13 +95,13 @@ class Forked:
         return log_tail(self.log_path, lines)
 
 
-def launched(name: str, log_path: Path, start: Start) -> Forked:
+def launch(name: str, log_path: Path, start: Start) -> Forked:
     """Start a program with output to a log file."""
     with log_path.open("ab") as log:
         return Forked(name, start, outputs=(log, log), log_path=log_path)
 
 
-def completed(start: Start, *, timeout_seconds: float) -> subprocess.CompletedProcess[str]:
+def run_to_end(start: Start, *, timeout_seconds: float) -> subprocess.CompletedProcess[str]:
     """Run a program to the end and return output and exit status."""
     command = [start.module, *start.arguments]
     with tempfile.TemporaryFile() as output, tempfile.NamedTemporaryFile() as errors:

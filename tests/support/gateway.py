@@ -34,7 +34,7 @@ TIMEOUT_SECONDS = 20
 _TIMEOUT = {"gateway_timeout_seconds": 3}
 
 
-class Line:
+class FaultProxy:
     """A proxy between the service and the gateway that can inject faults.
 
     ``fault`` is none, ``refuse`` (503, nothing forwarded), ``lose`` (forwarded, response lost),
@@ -130,7 +130,7 @@ class TestGateway:
             retry_scale=1,
         )
         self.server.start()
-        self.line = Line(self.server.gateway_url)
+        self.line = FaultProxy(self.server.gateway_url)
 
     def adapter(self, settings: Settings) -> HttpPaymentGateway:
         """Return the application's adapter with this proxy and short time-outs."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from PIL import Image
 
-from tests.support.sample_images import chunk, encoded, gradient, photo, png_of
+from tests.support.sample_images import chunk, encode_image, gradient, photo, png_of
 
 _SVG = b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
 _FIVE_MEGABYTES = 5 * 1024 * 1024
@@ -29,7 +29,7 @@ def _strip() -> bytes:
 
 
 def _upright_strip() -> bytes:
-    return encoded(Image.new("RGB", (1, 65_000)), "JPEG")
+    return encode_image(Image.new("RGB", (1, 65_000)), "JPEG")
 
 
 def _frame_header_that_lies() -> bytes:
@@ -45,13 +45,13 @@ def _large_canvas_of_webp() -> bytes:
 
 
 def _large_screen_of_gif() -> bytes:
-    content = bytearray(encoded(gradient(10, 10), "GIF"))
+    content = bytearray(encode_image(gradient(10, 10), "GIF"))
     content[6:10] = struct.pack("<HH", 65_535, 65_535)
     return bytes(content)
 
 
 def _frame_beyond_the_screen_of_gif() -> bytes:
-    content = bytearray(encoded(gradient(10, 10), "GIF"))
+    content = bytearray(encode_image(gradient(10, 10), "GIF"))
     start = content.index(b",\x00\x00\x00\x00\x0a\x00\x0a\x00") + 5
     content[start : start + 4] = struct.pack("<HH", 65_535, 65_535)
     return bytes(content)
@@ -86,7 +86,7 @@ def _scans_up_to_the_bound() -> bytes:
 
 
 def _long_comment_of_gif() -> bytes:
-    content = encoded(gradient(10, 10), "GIF")
+    content = encode_image(gradient(10, 10), "GIF")
     start = content.index(b",\x00\x00\x00\x00\x0a\x00\x0a\x00")
     comment = b"!\xfe" + (b"\xff" + bytes(255)) * 20_000 + b"\x00"
     return content[:start] + comment + content[start:]
@@ -101,14 +101,14 @@ def _zip() -> bytes:
 
 def _first_half(kind: str) -> Callable[[], bytes]:
     def make() -> bytes:
-        content = encoded(gradient(900, 700), kind)
+        content = encode_image(gradient(900, 700), kind)
         return content[: len(content) // 2]
 
     return make
 
 
 def _large_png_damaged_late() -> bytes:
-    content = bytearray(encoded(gradient(6000, 4000), "PNG"))
+    content = bytearray(encode_image(gradient(6000, 4000), "PNG"))
     content[len(content) * 9 // 10] ^= 0xFF
     return bytes(content)
 
@@ -161,7 +161,7 @@ def _gif_of_rows(size: int, rows: int) -> bytes:
 
 def _webp_of_half_its_data(**options: object) -> bytes:
     """A WebP with half of the pixel data. The lengths match, so only pixels are missing."""
-    content = encoded(gradient(900, 700), "WEBP", **options)
+    content = encode_image(gradient(900, 700), "WEBP", **options)
     half = content[20 : 20 + (len(content) - 20) // 4 * 2]
     inner = content[12:16] + struct.pack("<I", len(half)) + half
     return b"RIFF" + struct.pack("<I", 4 + len(inner)) + b"WEBP" + inner
@@ -217,9 +217,9 @@ ATTACKS: dict[str, tuple[Callable[[], bytes], int]] = {
     "HTML": (lambda: b"<!doctype html><script>alert(1)</script>", 415),
     "PDF": (lambda: b"%PDF-1.7\n1 0 obj\n", 415),
     "ZIP": (_zip, 415),
-    "BMP": (lambda: encoded(gradient(10, 10), "BMP"), 415),
-    "TIFF": (lambda: encoded(gradient(10, 10), "TIFF"), 415),
-    "AVIF": (lambda: encoded(gradient(10, 10), "AVIF"), 415),
+    "BMP": (lambda: encode_image(gradient(10, 10), "BMP"), 415),
+    "TIFF": (lambda: encode_image(gradient(10, 10), "TIFF"), 415),
+    "AVIF": (lambda: encode_image(gradient(10, 10), "AVIF"), 415),
     "EPS": (lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n", 415),
 }
 """Each with the status that it is refused with."""

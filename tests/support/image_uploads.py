@@ -14,8 +14,8 @@ from tests.support.object_storage import InMemoryStorage
 from tests.support.sample_images import photo
 
 # The time precedes all rows of other tests, so that a sweep as of this time finds only rows of this test.
-THEN = datetime(2002, 2, 2, tzinfo=UTC)
-A_DAY_LATER = THEN + UNUSED_GRACE_PERIOD + timedelta(seconds=1)
+UPLOAD_TIME = datetime(2002, 2, 2, tzinfo=UTC)
+A_DAY_LATER = UPLOAD_TIME + UNUSED_GRACE_PERIOD + timedelta(seconds=1)
 BUCKET = "marketplace-public"
 MEDIA = "http://media"
 
@@ -28,7 +28,7 @@ class ImageUploads:
         self.storage = storage
         self.shown_by_orders: set[str] = set()
 
-    def begin(self, owner_id: UUID, content: bytes, *, now: datetime = THEN) -> UUID:
+    def begin(self, owner_id: UUID, content: bytes, *, now: datetime = UPLOAD_TIME) -> UUID:
         with tempfile.TemporaryFile() as file:
             file.write(content)
             return images.upload_image(
@@ -44,8 +44,8 @@ class ImageUploads:
     def finish(self, image_id: UUID) -> dict[str, Any]:
         return self.database.in_transaction(images.complete_upload, image_id=image_id, media_base_url=MEDIA)
 
-    def store(self, owner_id: UUID, content: bytes | None = None, *, now: datetime = THEN) -> UUID:
-        image_id = self.begin(owner_id, content or fresh(), now=now)
+    def store(self, owner_id: UUID, content: bytes | None = None, *, now: datetime = UPLOAD_TIME) -> UUID:
+        image_id = self.begin(owner_id, content or new_photo(), now=now)
         self.finish(image_id)
         return image_id
 
@@ -70,6 +70,6 @@ class ImageUploads:
         return {one["key"] for one in self.row(image_id).renditions}
 
 
-def fresh() -> bytes:
+def new_photo() -> bytes:
     """Return a new JPEG that is not stored yet."""
     return photo(40, 30, comment=uuid4().hex)

@@ -18,7 +18,7 @@ from sandbox.servers import (
 )
 from tests.support.encryption_keys import KEY_VARIABLES
 from tests.support.fork_server import Start
-from tests.support.forked_processes import completed, kept_environment
+from tests.support.forked_processes import kept_environment, run_to_end
 from tests.support.ports import free_ports
 from tests.support.servers import Addresses, create_database, drop_database
 
@@ -95,7 +95,7 @@ def marketplace(*arguments: str, environment: Mapping[str, str]) -> subprocess.C
             check=False,
         )
     start = Start("commands.main", list(arguments), given, strict=True)
-    return completed(start, timeout_seconds=_COMMAND_SECONDS)
+    return run_to_end(start, timeout_seconds=_COMMAND_SECONDS)
 
 
 def query(url: str, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
@@ -111,7 +111,7 @@ def query(url: str, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
 
 
 @contextmanager
-def installed(directory: Path, addresses: Addresses) -> Iterator[Installation]:
+def start_installation(directory: Path, addresses: Addresses) -> Iterator[Installation]:
     """Start object storage and the sandbox providers, beside the servers that all tests share."""
     ports = free_ports("storage", *OBJECT_STORAGE_PORTS, paired=OBJECT_STORAGE_PAIRED_PORTS)
     storage = EmbeddedObjectStorage(

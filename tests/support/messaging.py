@@ -28,12 +28,12 @@ MESSAGES: dict[str, dict[str, Any]] = {
 }
 
 
-def some_number() -> str:
+def unique_phone_number() -> str:
     """Return a unique Nigerian phone number in the provider's format."""
     return f"234803{next(_numbers):07d}"
 
 
-def some_id() -> str:
+def unique_message_id() -> str:
     """Return a unique message id."""
     return f"wamid.{uuid4().hex}=="
 
@@ -41,8 +41,8 @@ def some_id() -> str:
 def message(kind: str = "text", *, sender: str | None = None, **values: Any) -> dict[str, Any]:
     """Build a message of a type."""
     return {
-        "from": sender or some_number(),
-        "id": some_id(),
+        "from": sender or unique_phone_number(),
+        "id": unique_message_id(),
         "timestamp": "1763631000",
         "type": kind,
         kind: MESSAGES.get(kind),
@@ -55,7 +55,7 @@ def status(message_id: str, word: str, **values: Any) -> dict[str, Any]:
         "id": message_id,
         "status": word,
         "timestamp": "1763631100",
-        "recipient_id": some_number(),
+        "recipient_id": unique_phone_number(),
         "conversation": {"id": "c", "origin": {"type": "service"}},
     } | values
 
@@ -93,7 +93,7 @@ def messages_of(session: Session, sender: str) -> list[dict[str, Any]]:
 
 def log_delivery(session: Session, **values: Any) -> str:
     """Log a message handed to the provider and return the provider's id."""
-    provider_message_id = some_id()
+    provider_message_id = unique_message_id()
     session.execute(
         text(
             "INSERT INTO notification_delivery_logs (channel, provider_message_id, status)"

@@ -120,7 +120,7 @@ def pooled_url(pgbouncer: PgBouncer, role_settings: None, database_url: str) -> 
 
 
 @pytest.fixture(params=["prepared", "not prepared", "pooled"])
-def database_way(request: pytest.FixtureRequest, database_url: str) -> tuple[str, bool]:
+def connection_mode(request: pytest.FixtureRequest, database_url: str) -> tuple[str, bool]:
     """Each way to connect: database address, and whether statements are prepared."""
     if request.param == "prepared":
         return database_url, True

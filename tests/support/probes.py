@@ -61,7 +61,7 @@ def probe_area() -> ContractBlueprint:
     return ContractBlueprint("probe", "/api/probe", "Probes of the edge")
 
 
-def some_address() -> str:
+def unique_address() -> str:
     """Return a unique client address."""
     return str(ipaddress.IPv4Address(0x0A000000 + random.SystemRandom().randrange(1 << 24)))
 

@@ -11,7 +11,7 @@ from marketplace.infra.outbox import OutboxEvent
 from tests.support.market import Market
 
 
-def listed(client: FlaskClient, **query: Any) -> Any:
+def list_products(client: FlaskClient, **query: Any) -> Any:
     response = client.get("/api/products", query_string=query)
     assert response.status_code == 200, response.json
     return response.json
@@ -25,7 +25,7 @@ def faults_of(response: Any) -> list[str]:
     return [fault["name"] for fault in response.json["invalid_params"]]
 
 
-def listing(market: Market, **changes: Any) -> dict[str, Any]:
+def listing_body(market: Market, **changes: Any) -> dict[str, Any]:
     return {
         "title": "Reading lamp",
         "priceMinor": 50_000,
@@ -35,7 +35,7 @@ def listing(market: Market, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def screenings_of(database: Database, product_id: str) -> int:
+def count_screenings(database: Database, product_id: str) -> int:
     statement = Statement(
         select(OutboxEvent.id).where(
             OutboxEvent.queue == "ai-moderation",

@@ -72,7 +72,7 @@ def bulk_load(session: Session, *, triggers: bool = False) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def shelves(own_database: Database) -> Iterator[ManyProducts]:
+def many_products(own_database: Database) -> Iterator[ManyProducts]:
     market = Market(own_database)
     other_campus, store, parent = market.campus(), market.store(verified=True), market.category()
     leaves = [market.category(below=parent) for _ in range(20)]
@@ -88,7 +88,7 @@ def shelves(own_database: Database) -> Iterator[ManyProducts]:
 
 
 @dataclass(frozen=True)
-class Read:
+class StatementStatistics:
     """The statistics of a statement: scanned rows of a table, buffers, result rows, nodes and plan."""
 
     met: int
@@ -98,7 +98,9 @@ class Read:
     plan: str
 
 
-def read(session: Session, statement: Statement, values: dict[str, Any], *, table: str) -> Read:
+def run_and_explain(
+    session: Session, statement: Statement, values: dict[str, Any], *, table: str
+) -> StatementStatistics:
     """Run a statement and return the statistics."""
     plan = _plan(session, statement.sql, statement._constants | values)
 
@@ -109,7 +111,7 @@ def read(session: Session, statement: Statement, values: dict[str, Any], *, tabl
         for inner in node.get("Plans", ()):
             yield from met(inner)
 
-    return Read(
+    return StatementStatistics(
         sum(met(plan)),
         _buffers(plan),
         round(plan["Actual Rows"]),

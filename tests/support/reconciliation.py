@@ -35,7 +35,7 @@ from tests.support.payouts import Payee, make_payee
 from tests.support.purchases import Shop, apply, make_intent, make_product, make_shop, place, with_buyer
 
 
-class Double:
+class RecordsWrapper:
     """A wrapper of the gateway's records. Subclasses change selected records."""
 
     def __init__(self, records: GatewayRecords) -> None:
@@ -60,7 +60,7 @@ class Double:
         return self._records.fetch_record(kind, gateway_id)
 
 
-class Forgetful(Double):
+class RecordsWithEmptyLists(RecordsWrapper):
     """A gateway with empty lists that still answers status requests."""
 
     def list_records(
@@ -70,7 +70,7 @@ class Forgetful(Double):
         return iter(())
 
 
-class Disputed(Double):
+class RecordsWithChargeback(RecordsWrapper):
     """A gateway that lists a bank's chargeback as a refund from a dispute."""
 
     def __init__(self, records: GatewayRecords, taken: GatewayRecord) -> None:
@@ -208,7 +208,7 @@ class ReconciledService:
         taken = GatewayRecord(
             "refund", "880000001", "", "processed", minor, 0, "NGN", "", charge.id, dispute_id, now, now
         )
-        self.records = Disputed(self.services.gateway_records, taken)
+        self.records = RecordsWithChargeback(self.services.gateway_records, taken)
 
     def hear_of_dispute(self, charge: Charge, *, dispute_id: str) -> None:
         """Record an open dispute of a charge."""
@@ -241,7 +241,7 @@ class ReconciledService:
 
     def lists_nothing(self) -> None:
         """Make the gateway's lists empty, as with a short time window."""
-        self.records = Forgetful(self.services.gateway_records)
+        self.records = RecordsWithEmptyLists(self.services.gateway_records)
 
     def apply(self, charge: Charge) -> None:
         """Apply a charge now."""

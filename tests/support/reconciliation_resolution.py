@@ -10,7 +10,7 @@ from marketplace.audit.operations import Act
 from marketplace.identity.queries import Caller
 from marketplace.reconciliation import resolution as reconciliation_resolution
 from tests.support.reconciliation import ReconciledService
-from tests.support.rendered import rendered
+from tests.support.rendered import render
 
 NOTE = "Seen in the gateway's dashboard."
 
@@ -41,4 +41,4 @@ def resolve_in(
         note=NOTE,
         act=Act("finance", datetime.now(UTC), user_id=who.id),
     )
-    return rendered(ResolvedFinding, resolved)
+    return render(ResolvedFinding, resolved)

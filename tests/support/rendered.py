@@ -7,7 +7,7 @@ from marshmallow import Schema
 from blueprints.http.reply_renderer import compile_renderer
 
 
-def rendered(schema: type[Schema], view: Any) -> dict[str, Any]:
+def render(schema: type[Schema], view: Any) -> dict[str, Any]:
     """Render a view by the reply schema."""
     reply: dict[str, Any] = compile_renderer(schema())(view)
     return reply

@@ -18,7 +18,7 @@ def gradient(width: int, height: int, mode: str = "RGB") -> Image.Image:
     return drawn.convert(mode)
 
 
-def encoded(picture: Image.Image, kind: str = "JPEG", **options: Any) -> bytes:
+def encode_image(picture: Image.Image, kind: str = "JPEG", **options: Any) -> bytes:
     """Encode a picture."""
     out = io.BytesIO()
     # The fastest settings of each format, because the file size does not matter.
@@ -29,10 +29,10 @@ def encoded(picture: Image.Image, kind: str = "JPEG", **options: Any) -> bytes:
 
 def photo(width: int = 2000, height: int = 1000, **options: Any) -> bytes:
     """Return a JPEG."""
-    return encoded(gradient(width, height), "JPEG", **options)
+    return encode_image(gradient(width, height), "JPEG", **options)
 
 
-def opened(content: bytes) -> Image.Image:
+def decode_image(content: bytes) -> Image.Image:
     """Decode a picture."""
     picture = Image.open(io.BytesIO(content))
     picture.load()

@@ -23,7 +23,7 @@ from tasks.dispatcher import Dispatcher
 from tests.support.empty_database import EmptiedDatabase
 from tests.support.encryption_keys import KEY_VARIABLES
 from tests.support.fork_server import Start
-from tests.support.forked_processes import Forked, kept_environment, launched
+from tests.support.forked_processes import Forked, kept_environment, launch
 from tests.support.gateway import GATEWAY_KEY
 from tests.support.installation import query
 from tests.support.ports import free_port, free_ports
@@ -128,7 +128,7 @@ class ServiceProcesses:
 
     def _launch(self, name: str, module: str, *arguments: str) -> Forked:
         start = Start(module, list(arguments), self.environment, strict=False)
-        process = launched(name, self.directory / f"{name}.log", start)
+        process = launch(name, self.directory / f"{name}.log", start)
         self._processes.append(process)
         return process
 

@@ -15,17 +15,17 @@ ZENITH = {"accountNumber": "2234567891", "bankCode": "057"}
 OWN = "/api/wallet/bank-account"
 
 
-def wire(moment: datetime) -> str:
+def format_time(moment: datetime) -> str:
     """Format a time as in responses."""
     return moment.isoformat().replace("+00:00", "Z")
 
 
-def path_of(shop_client: ShopClient, store_id: UUID | None = None) -> str:
+def profile_path(shop_client: ShopClient, store_id: UUID | None = None) -> str:
     """Return the path of a store's profile."""
     return f"/api/vendors/profile/{store_id or shop_client.shop.store_id}"
 
 
-def put(
+def put_profile(
     shop_client: ShopClient,
     body: dict[str, Any],
     *,
@@ -34,27 +34,27 @@ def put(
 ) -> Any:
     """Send a PUT request with changes of a profile."""
     return shop_client.client.put(
-        path_of(shop_client), json=body, headers=(by or shop_client.vendor) | (headers or {})
+        profile_path(shop_client), json=body, headers=(by or shop_client.vendor) | (headers or {})
     )
 
 
-def changed(shop_client: ShopClient, body: dict[str, Any], **how: Any) -> dict[str, Any]:
+def change_profile(shop_client: ShopClient, body: dict[str, Any], **how: Any) -> dict[str, Any]:
     """Change a profile and return the new profile."""
-    answer = put(shop_client, body, **how)
+    answer = put_profile(shop_client, body, **how)
     assert answer.status_code == 200, answer.text
     data: dict[str, Any] = answer.json["data"]
     return data
 
 
-def shown(shop_client: ShopClient, by: dict[str, str] | None = None) -> dict[str, Any]:
+def fetch_profile(shop_client: ShopClient, by: dict[str, str] | None = None) -> dict[str, Any]:
     """Return a profile from the API."""
-    answer = shop_client.client.get(path_of(shop_client), headers=by or {})
+    answer = shop_client.client.get(profile_path(shop_client), headers=by or {})
     assert answer.status_code == 200, answer.text
     data: dict[str, Any] = answer.json["data"]
     return data
 
 
-def set_columns(shop_client: ShopClient, **columns: Any) -> None:
+def set_store_columns(shop_client: ShopClient, **columns: Any) -> None:
     """Change columns of the store without the API."""
     with shop_client.database.transaction() as session:
         store = session.get_one(VendorProfile, shop_client.shop.store_id)
@@ -70,7 +70,7 @@ def accounts_of(shop_client: ShopClient, user_id: UUID) -> list[dict[str, Any]]:
         return [dict(row) for row in rows.mappings()]
 
 
-def phone_of(shop_client: ShopClient, phone: str | None) -> None:
+def set_phone(shop_client: ShopClient, phone: str | None) -> None:
     """Change the vendor's phone number."""
     answer = shop_client.client.put("/api/users/me", json={"phone": phone}, headers=shop_client.vendor)
     assert answer.status_code == 200, answer.text

@@ -76,7 +76,7 @@ def handle_transfer_report(
     )
 
 
-def answer(session: Session, transfer: dict[str, Any], status: str, **values: Any) -> str:
+def apply_status_response(session: Session, transfer: dict[str, Any], status: str, **values: Any) -> str:
     """Apply the gateway's response to a status request for a transfer."""
     row = apply_status.lock_payout(session, reference=transfer["reference"])
     return apply_status.apply_gateway_status(
@@ -93,6 +93,6 @@ def exceptions_of(session: Session, reference: str) -> list[tuple[str, int]]:
     return [tuple(row) for row in rows]
 
 
-def a_number() -> str:
+def unique_transfer_number() -> str:
     """Return a unique gateway transfer number."""
     return str(uuid4().int % 10**12)

@@ -35,7 +35,7 @@ from marketplace.providers.messaging.alert_channels import (
 from marketplace.services import Services
 from tasks import dispatcher as relay_module
 from tasks.dispatcher import Dispatcher
-from tests.support.alerts import alerts_about, some_subject
+from tests.support.alerts import alerts_about, unique_subject
 from tests.support.finance import refunds_of
 from tests.support.gateway import MovableClock, TestGateway
 from tests.support.mail_server import MailServer
@@ -110,7 +110,7 @@ class Case:
     def __init__(self, services: Services, clock: MovableClock, **values: Any) -> None:
         self.services, self.clock = services, clock
         self.database: Database = services.database
-        self.subject = some_subject()
+        self.subject = unique_subject()
         given = {"identifier": "REFUND_REFUSED", "title": "The gateway refused a refund"} | values
         self.identifier = given["identifier"]
         self.id: UUID = self.database.in_transaction(

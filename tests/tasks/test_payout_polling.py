@@ -20,8 +20,8 @@ from tasks.all_tasks import get_periodic_task
 from tasks.dispatcher import Dispatcher
 from tests.support.alerts import alerts_about, open_about
 from tests.support.dispatched_batches import (
-    Case,
     CrashingTransfers,
+    DispatchedBatch,
     KilledError,
     UnreliableTransfers,
     deliver,
@@ -33,9 +33,9 @@ from tests.support.purchases import NOW, assert_ledger_is_consistent
 
 
 @pytest.fixture
-def case(paying_services: Services, clock: MovableClock, gateway: TestGateway) -> Case:
+def case(paying_services: Services, clock: MovableClock, gateway: TestGateway) -> DispatchedBatch:
     assert clock.now == NOW
-    return Case(paying_services, gateway)
+    return DispatchedBatch(paying_services, gateway)
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def clear_planned_transfers(gateway: TestGateway) -> Iterator[None]:
 
 class TestSweep:
     def test_payouts_are_polled_by_schedule_for_five_days(
-        self, relay: Dispatcher, case: Case, gateway: TestGateway
+        self, relay: Dispatcher, case: DispatchedBatch, gateway: TestGateway
     ) -> None:
         gateway.call(
             "POST",
@@ -78,12 +78,12 @@ class TestSweep:
         with case.database.reading() as session:
             assert open_about(session, f"payout:{case.transfers[0]['intent_id']}") == {}
 
-    def polled(self, case: Case) -> int:
+    def polled(self, case: DispatchedBatch) -> int:
         """Count the gateway's status requests for the first payout."""
         return case.gateway.calls(case.references[0]).get("GET /transfer/verify", 0)
 
     def test_payout_unknown_after_last_poll_raises_alert_and_is_not_resent(
-        self, case: Case, gateway: TestGateway, relay: Dispatcher
+        self, case: DispatchedBatch, gateway: TestGateway, relay: Dispatcher
     ) -> None:
         case.work(
             Dispatcher(
@@ -106,7 +106,9 @@ class TestSweep:
         case.database.in_transaction(polling.restart_polling, payout_id=payout_id, now=NOW)
         assert case.sweep(minutes=6).resubmitted == 1
 
-    def test_settled_payout_is_polled_once_after_restart(self, case: Case, relay: Dispatcher) -> None:
+    def test_settled_payout_is_polled_once_after_restart(
+        self, case: DispatchedBatch, relay: Dispatcher
+    ) -> None:
         case.work(relay)
         for data in case.known():
             deliver(case, data)
@@ -122,7 +124,7 @@ class TestSweep:
         case.assert_paid()
 
     def test_unknown_payout_is_not_resent_while_payouts_are_halted(
-        self, case: Case, gateway: TestGateway, relay: Dispatcher
+        self, case: DispatchedBatch, gateway: TestGateway, relay: Dispatcher
     ) -> None:
         case.work(
             Dispatcher(
@@ -143,7 +145,7 @@ class TestSweep:
 
     @pytest.mark.parametrize("moment", ["before the call", "after the call"])
     def test_crash_during_a_second_send_is_recovered(
-        self, case: Case, gateway: TestGateway, relay: Dispatcher, moment: str
+        self, case: DispatchedBatch, gateway: TestGateway, relay: Dispatcher, moment: str
     ) -> None:
         case.work(
             Dispatcher(
@@ -165,7 +167,7 @@ class TestSweep:
         assert max(calls.get("POST /transfer", 0) for calls in case.calls()) == 1
 
     def test_concurrent_sweeps_resend_each_payout_once(
-        self, case: Case, gateway: TestGateway, relay: Dispatcher
+        self, case: DispatchedBatch, gateway: TestGateway, relay: Dispatcher
     ) -> None:
         case.work(
             Dispatcher(
@@ -184,7 +186,7 @@ class TestSweep:
         case.assert_paid()
 
     def test_payout_polling_stops_while_the_gateway_is_down(
-        self, case: Case, relay: Dispatcher, gateway: TestGateway
+        self, case: DispatchedBatch, relay: Dispatcher, gateway: TestGateway
     ) -> None:
         case.work(relay)
         gateway.line.fault = "refuse"
@@ -195,7 +197,7 @@ class TestSweep:
         assert case.statuses == {("submitted", "submitted")}
 
     def test_polled_status_is_discarded_when_transfer_changed_meanwhile(
-        self, case: Case, relay: Dispatcher
+        self, case: DispatchedBatch, relay: Dispatcher
     ) -> None:
         case.work(relay)
         [first, *_] = case.transfers
@@ -209,7 +211,9 @@ class TestSweep:
                 polling.record_status, found, GatewayTransfer.from_wire(data), now=NOW
             )
 
-    def test_contradicting_event_is_checked_by_polling(self, case: Case, relay: Dispatcher) -> None:
+    def test_contradicting_event_is_checked_by_polling(
+        self, case: DispatchedBatch, relay: Dispatcher
+    ) -> None:
         case.work(relay)
         [data, *_] = case.known()
         deliver(case, data | {"status": "failed", "id": data["id"] + 1}, "transfer.failed")
@@ -262,7 +266,7 @@ class TestBlockedResend:
     """Payouts whose first call was lost and whose payee was blocked meanwhile."""
 
     @pytest.fixture
-    def payee(self, case: Case, gateway: TestGateway, relay: Dispatcher) -> Payee:
+    def payee(self, case: DispatchedBatch, gateway: TestGateway, relay: Dispatcher) -> Payee:
         """The payee of the first payout."""
         case.work(
             Dispatcher(
@@ -274,11 +278,13 @@ class TestBlockedResend:
         assert (case.statuses, case.known()) == ({("unknown", "unknown")}, [])
         return next(one for one in case.payees if one.user.id == case.transfers[0]["user_id"])
 
-    def apply_change(self, case: Case, payee: Payee, change: Callable[[Session, Payee], None]) -> None:
+    def apply_change(
+        self, case: DispatchedBatch, payee: Payee, change: Callable[[Session, Payee], None]
+    ) -> None:
         with case.database.transaction() as session:
             change(session, payee)
 
-    def poll_for_the_last_time(self, case: Case) -> dict[str, object]:
+    def poll_for_the_last_time(self, case: DispatchedBatch) -> dict[str, object]:
         """Run the last poll of the first payout and return the facts of the alert."""
         case.change("payout_transfers", "reference = ANY(:references)", attempts=len(POLL_DELAYS) - 1)
         case.sweep_at(case.transfers[0]["ask_at"])
@@ -297,7 +303,11 @@ class TestBlockedResend:
         ],
     )
     def test_blocked_payout_is_not_resent_and_final_alert_names_the_reasons(
-        self, case: Case, payee: Payee, change: Callable[[Session, Payee], None], reasons: list[str]
+        self,
+        case: DispatchedBatch,
+        payee: Payee,
+        change: Callable[[Session, Payee], None],
+        reasons: list[str],
     ) -> None:
         self.apply_change(case, payee, change)
 
@@ -309,7 +319,9 @@ class TestBlockedResend:
         facts = self.poll_for_the_last_time(case)
         assert (facts["knownAtGateway"], facts["keptFromSending"]) == (False, reasons)
 
-    def test_payout_is_sent_by_schedule_after_the_obstacle_ends(self, case: Case, payee: Payee) -> None:
+    def test_payout_is_sent_by_schedule_after_the_obstacle_ends(
+        self, case: DispatchedBatch, payee: Payee
+    ) -> None:
         self.apply_change(case, payee, suspend)
         assert case.sweep(minutes=6).resubmitted == 2
         with case.database.transaction() as session:
@@ -324,7 +336,7 @@ class TestBlockedResend:
         case.assert_paid()
 
     def test_voided_payout_to_replaced_account_returns_to_payee_balance(
-        self, case: Case, payee: Payee
+        self, case: DispatchedBatch, payee: Payee
     ) -> None:
         self.apply_change(case, payee, change_account_days_ago)
         self.poll_for_the_last_time(case)

@@ -17,8 +17,8 @@ from marketplace.services import Services
 from tasks.dispatcher import Dispatcher
 from tests.support.alerts import open_about
 from tests.support.dispatched_batches import (
-    Case,
     CrashingTransfers,
+    DispatchedBatch,
     KilledError,
     UnreliableTransfers,
     deliver,
@@ -31,9 +31,9 @@ from tests.support.transfers import dispatched_batch, exceptions_of, statuses_in
 
 
 @pytest.fixture
-def case(paying_services: Services, clock: MovableClock, gateway: TestGateway) -> Case:
+def case(paying_services: Services, clock: MovableClock, gateway: TestGateway) -> DispatchedBatch:
     assert clock.now == NOW
-    return Case(paying_services, gateway)
+    return DispatchedBatch(paying_services, gateway)
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def clear_planned_transfers(gateway: TestGateway) -> Iterator[None]:
 
 class TestWorker:
     def test_worker_sends_a_batch_in_a_single_call_and_events_settle_payouts(
-        self, relay: Dispatcher, case: Case
+        self, relay: Dispatcher, case: DispatchedBatch
     ) -> None:
         case.work(relay, times=3)
 
@@ -61,7 +61,9 @@ class TestWorker:
             with case.database.reading() as session:
                 assert notification_types_of(session, payee.user.id)[-1:] == ["payout_sent"]
 
-    def test_transfer_recipient_is_created_once_per_account(self, relay: Dispatcher, case: Case) -> None:
+    def test_transfer_recipient_is_created_once_per_account(
+        self, relay: Dispatcher, case: DispatchedBatch
+    ) -> None:
         case.work(relay)
 
         with case.database.reading() as session:
@@ -80,7 +82,7 @@ class TestWorker:
             "/transferrecipient",
             json={"type": "nuban", "name": "A", "account_number": "0123456789", "bank_code": "058"},
         )["recipient_code"]
-        case = Case(paying_services, gateway, payees=101, account={"recipient_code": code})
+        case = DispatchedBatch(paying_services, gateway, payees=101, account={"recipient_code": code})
 
         case.work(relay)
         assert sorted(row["payout_status"] for row in case.transfers) == ["pending"] + ["submitted"] * 100
@@ -91,7 +93,7 @@ class TestWorker:
 
     @pytest.mark.parametrize("moment", ["before the call", "after the call", "before the commit"])
     def test_crash_while_sending_is_recovered_and_nothing_sent_twice(
-        self, relay: Dispatcher, case: Case, moment: str, monkeypatch: pytest.MonkeyPatch
+        self, relay: Dispatcher, case: DispatchedBatch, moment: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         mortal = Dispatcher(
             replace(case.services, transfers=CrashingTransfers(case.services.transfers, moment))
@@ -125,7 +127,7 @@ class TestWorker:
             deliver(case, data)
         case.assert_paid()
 
-    def test_second_worker_leases_no_leased_payouts(self, relay: Dispatcher, case: Case) -> None:
+    def test_second_worker_leases_no_leased_payouts(self, relay: Dispatcher, case: DispatchedBatch) -> None:
         with case.database.reading() as session:
             first = submit.lease_payouts(session, batch_id=case.batch_id, now=NOW)
             second = submit.lease_payouts(session, batch_id=case.batch_id, now=NOW)
@@ -133,7 +135,7 @@ class TestWorker:
         assert len(first.claimed) == 3
         assert second.claimed == []
 
-    def test_payee_on_hold_is_not_paid_and_others_are(self, relay: Dispatcher, case: Case) -> None:
+    def test_payee_on_hold_is_not_paid_and_others_are(self, relay: Dispatcher, case: DispatchedBatch) -> None:
         payee = case.payees[0]
         self.put(case, payee, "suspended")
 
@@ -153,7 +155,7 @@ class TestWorker:
         case.work(relay)
         assert {row["payout_status"] for row in case.transfers} == {"submitted"}
 
-    def put(self, case: Case, payee: Payee, status: str) -> None:
+    def put(self, case: DispatchedBatch, payee: Payee, status: str) -> None:
         with case.database.transaction() as session:
             session.execute(
                 text("UPDATE profiles SET account_status = :status WHERE id = :id"),
@@ -161,7 +163,7 @@ class TestWorker:
             )
 
     def test_event_before_gateway_response_settles_payout(
-        self, case: Case, relay: Dispatcher, gateway: TestGateway
+        self, case: DispatchedBatch, relay: Dispatcher, gateway: TestGateway
     ) -> None:
         class Early(CrashingTransfers):
             def send_bulk(self, instructions: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
@@ -174,7 +176,7 @@ class TestWorker:
 
         case.assert_paid()
 
-    def test_repr_hides_account_number_and_name(self, case: Case) -> None:
+    def test_repr_hides_account_number_and_name(self, case: DispatchedBatch) -> None:
         with case.database.reading() as session:
             found = submit.lease_payouts(session, batch_id=case.batch_id, now=NOW)
 
@@ -185,7 +187,7 @@ class TestWorker:
 class TestFailures:
     @pytest.mark.parametrize("fault", ["lose", "garble"])
     def test_payout_with_lost_response_is_unknown_until_polled(
-        self, relay: Dispatcher, case: Case, gateway: TestGateway, clock: MovableClock, fault: str
+        self, relay: Dispatcher, case: DispatchedBatch, gateway: TestGateway, clock: MovableClock, fault: str
     ) -> None:
         # Recipients exist, so the lost response is that of the transfer.
         case.work(
@@ -207,12 +209,12 @@ class TestFailures:
         case.assert_paid()
         assert case.calls() == [{"POST /transfer/bulk": 1}] * 3
 
-    def waiting(self, case: Case) -> list[dict[str, Any]]:
+    def waiting(self, case: DispatchedBatch) -> list[dict[str, Any]]:
         with case.database.reading() as session:
             return [row_of(session, "outbox_events", id=event_id) for event_id in case.events()]
 
     def test_payout_unknown_to_gateway_is_resent_once_with_same_reference(
-        self, relay: Dispatcher, case: Case, gateway: TestGateway
+        self, relay: Dispatcher, case: DispatchedBatch, gateway: TestGateway
     ) -> None:
         case.work(
             Dispatcher(
@@ -232,7 +234,7 @@ class TestFailures:
         case.assert_paid()
 
     def test_insufficient_gateway_balance_delays_payouts_and_raises_alert(
-        self, relay: Dispatcher, case: Case, gateway: TestGateway, clock: MovableClock
+        self, relay: Dispatcher, case: DispatchedBatch, gateway: TestGateway, clock: MovableClock
     ) -> None:
         held = gateway.call("GET", "/balance")[0]["balance"]
         gateway.call("POST", "/sandbox/settlements", json={"amountMinor": held})
@@ -251,7 +253,7 @@ class TestFailures:
         assert case.alerts == {}
         case.assert_sent_once()
 
-    def test_refused_transfer_does_not_block_others(self, relay: Dispatcher, case: Case) -> None:
+    def test_refused_transfer_does_not_block_others(self, relay: Dispatcher, case: DispatchedBatch) -> None:
         payee = case.payees[1]
         [spoilt] = [row for row in case.transfers if row["user_id"] == payee.user.id]
         self.spoil(case, payee.account_id)
@@ -272,7 +274,7 @@ class TestFailures:
             assert_ledger_is_consistent(session)
 
     def test_unknown_recipient_is_created_again_for_next_payout(
-        self, relay: Dispatcher, case: Case, gateway: TestGateway
+        self, relay: Dispatcher, case: DispatchedBatch, gateway: TestGateway
     ) -> None:
         payee = case.payees[1]
         self.spoil(case, payee.account_id)
@@ -298,7 +300,7 @@ class TestFailures:
             assert statuses_in(session, next_id) == [("submitted", "submitted")]
             assert row_of(session, "payout_accounts", id=payee.account_id)["recipient_code"]
 
-    def spoil(self, case: Case, account_id: UUID) -> None:
+    def spoil(self, case: DispatchedBatch, account_id: UUID) -> None:
         with case.database.transaction() as session:
             session.execute(
                 text("UPDATE payout_accounts SET recipient_code = 'RCP_none' WHERE id = :id"),
@@ -306,7 +308,7 @@ class TestFailures:
             )
 
     def test_refused_gateway_key_raises_alert_and_payouts_are_retried(
-        self, relay: Dispatcher, case: Case, gateway: TestGateway, clock: MovableClock
+        self, relay: Dispatcher, case: DispatchedBatch, gateway: TestGateway, clock: MovableClock
     ) -> None:
         wrong = gateway.transfer_adapter(case.services.settings, gateway_secret_key="sk_test_of_another")
 
@@ -321,7 +323,7 @@ class TestFailures:
         with case.database.reading() as session:
             assert "GATEWAY_KEY_REFUSED" not in open_about(session, "payment gateway")
 
-    def test_halted_payouts_are_sent_after_halt_ends(self, relay: Dispatcher, case: Case) -> None:
+    def test_halted_payouts_are_sent_after_halt_ends(self, relay: Dispatcher, case: DispatchedBatch) -> None:
         case.database.in_transaction(halt_payouts, "ESCROW_DRIFT: of this test", NOW)
         try:
             case.work(relay)
@@ -341,7 +343,7 @@ class TestFailures:
 
     @pytest.mark.parametrize("outcome", ["failed", "reversed"])
     def test_failed_transfer_is_found_by_polling(
-        self, relay: Dispatcher, case: Case, gateway: TestGateway, outcome: str
+        self, relay: Dispatcher, case: DispatchedBatch, gateway: TestGateway, outcome: str
     ) -> None:
         gateway.call("POST", "/sandbox/transfers/next", json={"outcome": outcome, "count": 3})
         case.work(relay)
@@ -360,7 +362,7 @@ class TestFailures:
             assert_ledger_is_consistent(session)
 
     def test_payouts_stay_pending_when_gateway_refuses_all_transfers(
-        self, relay: Dispatcher, case: Case, clock: MovableClock
+        self, relay: Dispatcher, case: DispatchedBatch, clock: MovableClock
     ) -> None:
         class Unwilling(CrashingTransfers):
             def _around(self, call: Any) -> list[GatewayTransfer]:
@@ -375,7 +377,9 @@ class TestFailures:
         assert case.statuses == {("submitted", "submitted")}
         assert case.alerts == {}
 
-    def test_payout_missing_in_bulk_response_is_unknown(self, relay: Dispatcher, case: Case) -> None:
+    def test_payout_missing_in_bulk_response_is_unknown(
+        self, relay: Dispatcher, case: DispatchedBatch
+    ) -> None:
         class Forgetful(CrashingTransfers):
             def send_bulk(self, instructions: Sequence[TransferInstruction]) -> list[GatewayTransfer]:
                 return super().send_bulk(instructions)[1:]
@@ -389,7 +393,7 @@ class TestFailures:
             deliver(case, data)
         case.assert_paid()
 
-    def test_payout_to_nonexistent_account_fails(self, relay: Dispatcher, case: Case) -> None:
+    def test_payout_to_nonexistent_account_fails(self, relay: Dispatcher, case: DispatchedBatch) -> None:
         class Closed(CrashingTransfers):
             def create_recipient(self, **account: str) -> str | None:
                 return None if account["account_number"] == number else super().create_recipient(**account)
@@ -412,7 +416,7 @@ class TestFailures:
             assert_ledger_is_consistent(session)
 
     def test_nothing_is_sent_when_recipients_cannot_be_created(
-        self, relay: Dispatcher, case: Case, gateway: TestGateway
+        self, relay: Dispatcher, case: DispatchedBatch, gateway: TestGateway
     ) -> None:
         gateway.line.fault = "refuse"
         case.work(relay)

@@ -6,26 +6,28 @@ from sqlalchemy import text
 from marketplace.payouts import texts
 from marketplace.services import Services
 from tasks.dispatcher import Dispatcher
-from tests.support.dispatched_batches import Case
+from tests.support.dispatched_batches import DispatchedBatch
 from tests.support.gateway import MovableClock, TestGateway
 from tests.support.payouts import OWED_MINOR, make_account, payable_balance_of
 from tests.support.purchases import NOW, assert_ledger_is_consistent, later, row_of
 
 
 @pytest.fixture
-def case(paying_services: Services, clock: MovableClock, gateway: TestGateway) -> Case:
+def case(paying_services: Services, clock: MovableClock, gateway: TestGateway) -> DispatchedBatch:
     assert clock.now == NOW
-    return Case(paying_services, gateway)
+    return DispatchedBatch(paying_services, gateway)
 
 
-def run_short(relay: Dispatcher, case: Case, gateway: TestGateway) -> None:
+def run_short(relay: Dispatcher, case: DispatchedBatch, gateway: TestGateway) -> None:
     held = gateway.call("GET", "/balance")[0]["balance"]
     gateway.call("POST", "/sandbox/settlements", json={"amountMinor": held})
     case.work(relay)
     assert case.alerts == {"PAYOUT_FUNDS_SHORT": "SEV-2"}
 
 
-def test_payout_to_replaced_account_fails_and_returns_to_payee_balance(relay: Dispatcher, case: Case) -> None:
+def test_payout_to_replaced_account_fails_and_returns_to_payee_balance(
+    relay: Dispatcher, case: DispatchedBatch
+) -> None:
     payee = case.payees[0]
     with case.database.transaction() as session:
         make_account(session, payee.user.id, created_at=NOW)
@@ -49,7 +51,7 @@ def test_payout_to_replaced_account_fails_and_returns_to_payee_balance(relay: Di
 
 
 def test_payout_waiting_for_funds_fails_when_account_is_replaced(
-    relay: Dispatcher, case: Case, gateway: TestGateway
+    relay: Dispatcher, case: DispatchedBatch, gateway: TestGateway
 ) -> None:
     run_short(relay, case, gateway)
     # The retry event is marked done without effect, so only the sweep can enqueue the batch.
@@ -72,7 +74,7 @@ def test_payout_waiting_for_funds_fails_when_account_is_replaced(
 
 
 def test_funds_short_alert_is_resolved_when_no_payout_waits_for_funds(
-    relay: Dispatcher, case: Case, gateway: TestGateway, clock: MovableClock
+    relay: Dispatcher, case: DispatchedBatch, gateway: TestGateway, clock: MovableClock
 ) -> None:
     run_short(relay, case, gateway)
     with case.database.transaction() as session:

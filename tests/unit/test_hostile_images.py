@@ -23,7 +23,7 @@ from marketplace.kernel.errors import (
 )
 from tests.support.depth import DEEP, case_count
 from tests.support.hostile_images import ATTACKS, BURDENS
-from tests.support.sample_images import chunk, encoded, gradient, opened, photo
+from tests.support.sample_images import chunk, decode_image, encode_image, gradient, photo
 
 SIZES = (320, 800, 1600)
 MOST_SECONDS = 1.0
@@ -129,7 +129,7 @@ def test_hostile_file_takes_little_time_and_memory(name: str) -> None:
 )
 def test_largest_accepted_image_takes_little_memory(kind: str, size: tuple[int, int]) -> None:
     mode = "RGBA" if kind in ("PNG", "WebP") else "RGB"
-    content = encoded(gradient(*size, mode), kind)
+    content = encode_image(gradient(*size, mode), kind)
 
     found = measured(content, FORMATS[kind])
 
@@ -162,7 +162,7 @@ def test_png_with_all_rows_is_accepted(size: tuple[int, int], interlaced: bool) 
         picture = sandboxed_decode.re_encode(file, name="file", sizes=SIZES)
 
     assert (picture.width, picture.height) == size
-    drawn = opened(picture.renditions[-1].content)
+    drawn = decode_image(picture.renditions[-1].content)
     assert drawn.convert("RGB").getextrema() == ((0x80, 0x80),) * 3
 
 
@@ -170,12 +170,12 @@ class TestLimits:
     def test_decoding_beyond_time_limit_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sandboxed_decode, "_DECODE_CPU_SECONDS", 0.002)
 
-        assert "too complex" in refused(encoded(gradient(3000, 3000), "PNG")).detail
+        assert "too complex" in refused(encode_image(gradient(3000, 3000), "PNG")).detail
 
     def test_decoding_beyond_memory_limit_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sandboxed_decode, "_MAX_ADDRESS_SPACE", 90 * 1024 * 1024)
 
-        assert refused(encoded(gradient(5000, 4000), "PNG")).status == 422
+        assert refused(encode_image(gradient(5000, 4000), "PNG")).status == 422
 
     def test_decoder_process_beyond_timeout_is_killed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sandboxed_decode, "_WORKER_TIMEOUT_SECONDS", 0.2)
@@ -229,8 +229,8 @@ def test_content_hidden_in_image_is_removed() -> None:
     for content in (
         photo(90, 60) + evil,
         photo(90, 60, comment=evil),
-        encoded(gradient(90, 60), "GIF", comment=evil),
-        encoded(gradient(90, 60), "PNG") + evil,
+        encode_image(gradient(90, 60), "GIF", comment=evil),
+        encode_image(gradient(90, 60), "PNG") + evil,
     ):
         assert evil in content
         with file_of(content) as file:
@@ -238,4 +238,4 @@ def test_content_hidden_in_image_is_removed() -> None:
         assert picture.format is not PNG or content.startswith(b"\x89PNG")
         for rendition in picture.renditions:
             assert b"script" not in rendition.content
-            assert opened(rendition.content).size == (90, 60)
+            assert decode_image(rendition.content).size == (90, 60)

@@ -24,7 +24,7 @@ from marketplace.infra.imaging.formats import (
     read_webp_size,
 )
 from marketplace.infra.imaging.rendering import render
-from tests.support.sample_images import encoded, gradient, opened, photo
+from tests.support.sample_images import decode_image, encode_image, gradient, photo
 
 SIZES = (320, 800, 1600)
 # Each EXIF orientation, and the upright position of the corner stored at the top left.
@@ -49,7 +49,7 @@ def near(one: Any, other: Any, *, by: int = 12) -> bool:
 def with_orientation(picture: Image.Image, orientation: int, kind: str) -> bytes:
     exif = Image.Exif()
     exif[0x0112] = orientation
-    return encoded(picture, kind, exif=exif)
+    return encode_image(picture, kind, exif=exif)
 
 
 class TestSizes:
@@ -64,16 +64,16 @@ class TestSizes:
             ("jpg", 1600, 1200, "image/jpeg"),
         ]
         for one in picture.renditions:
-            found = opened(one.content)
+            found = decode_image(one.content)
             assert (found.size, found.mode) == ((one.width, one.height), "RGB")
             assert found.format == ("JPEG" if one.name == "jpg" else "WEBP")
 
     def test_renditions_show_the_original_image(self) -> None:
         """Reduction by the decoder, by strips and by resizing keeps the image content."""
         for kind in ("JPEG", "PNG", "WEBP"):
-            for one in drawn(encoded(gradient(3700, 2900), kind)).renditions:
+            for one in drawn(encode_image(gradient(3700, 2900), kind)).renditions:
                 expected = gradient(one.width, one.height)
-                found = opened(one.content).convert("RGB")
+                found = decode_image(one.content).convert("RGB")
                 for x, y in ((0.1, 0.1), (0.5, 0.3), (0.9, 0.9), (0.02, 0.98)):
                     place = (int(x * one.width), int(y * one.height))
                     assert near(found.getpixel(place), expected.getpixel(place)), (kind, one.name, place)
@@ -105,11 +105,11 @@ class TestSizes:
         ]
 
     def test_webp_image_gets_no_jpeg_rendition(self) -> None:
-        assert names(drawn(encoded(gradient(2000, 1000), "WEBP"))) == ["320", "800", "1600"]
+        assert names(drawn(encode_image(gradient(2000, 1000), "WEBP"))) == ["320", "800", "1600"]
 
     def test_same_file_gives_same_bytes(self) -> None:
         for kind in ("JPEG", "PNG", "WEBP", "GIF"):
-            content = encoded(gradient(900, 500), kind)
+            content = encode_image(gradient(900, 500), kind)
             assert drawn(content) == drawn(content)
 
 
@@ -125,7 +125,7 @@ class TestOrientation:
         width, height = (80, 160) if orientation > 4 else (160, 80)
         assert (result.width, result.height) == (width, height)
         for one in result.renditions:
-            found = opened(one.content).convert("RGB")
+            found = decode_image(one.content).convert("RGB")
             assert found.size == (width, height)
             places = {
                 "tl": (8, 8), "tr": (width - 9, 8), "bl": (8, height - 9), "br": (width - 9, height - 9),
@@ -142,7 +142,7 @@ class TestOrientation:
     )
     @pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
     def test_unreadable_exif_is_ignored(self, exif: bytes) -> None:
-        assert drawn(encoded(gradient(30, 20), "JPEG", exif=exif)).width == 30
+        assert drawn(encode_image(gradient(30, 20), "JPEG", exif=exif)).width == 30
 
 
 class TestMetadata:
@@ -175,22 +175,22 @@ class TestMetadata:
             info = PngInfo()
             info.add_text("Comment", "A secret comment")
             options |= {"pnginfo": info}
-        return encoded(gradient(500, 300), kind, **options)
+        return encode_image(gradient(500, 300), kind, **options)
 
     @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
     def test_metadata_is_removed(self, kind: str) -> None:
         content = self.tainted(kind)
         assert any(mark in content for mark in self.MARKS)
-        assert opened(content).getexif().get_ifd(0x8825)
+        assert decode_image(content).getexif().get_ifd(0x8825)
 
         for one in drawn(content).renditions:
             assert not [mark for mark in self.MARKS if mark in one.content]
-            found = opened(one.content)
+            found = decode_image(one.content)
             assert dict(found.getexif()) == {}
             assert not {"exif", "icc_profile", "xmp", "comment", "Comment", "dpi"} & found.info.keys()
 
     def test_gif_comment_is_removed(self) -> None:
-        content = encoded(gradient(50, 30), "GIF", comment=b"A secret comment")
+        content = encode_image(gradient(50, 30), "GIF", comment=b"A secret comment")
         assert b"A secret comment" in content
 
         assert not [one for one in drawn(content).renditions if b"secret" in one.content]
@@ -199,8 +199,8 @@ class TestMetadata:
 class TestColours:
     def test_transparency_is_kept(self) -> None:
         for kind in ("PNG", "WEBP"):
-            for one in drawn(encoded(gradient(3300, 2000, "RGBA"), kind)).renditions:
-                found = opened(one.content)
+            for one in drawn(encode_image(gradient(3300, 2000, "RGBA"), kind)).renditions:
+                found = decode_image(one.content)
                 assert found.mode == "RGBA"
                 assert found.getpixel((10, 1))[3] < 12
                 assert found.getpixel((10, one.height - 2))[3] > 240
@@ -210,9 +210,9 @@ class TestColours:
         picture = Image.new("RGBA", (3200, 1600), (0, 0, 0, 0))
         picture.paste((255, 255, 255, 255), (0, 0, 1601, 1600))
 
-        [small, *_] = drawn(encoded(picture, "PNG")).renditions
+        [small, *_] = drawn(encode_image(picture, "PNG")).renditions
 
-        edge = opened(small.content)
+        edge = decode_image(small.content)
         seen = [edge.getpixel((x, 80)) for x in range(150, 170)]
         assert all(min(pixel[:3]) > 200 for pixel in seen if pixel[3] > 100)
 
@@ -220,15 +220,17 @@ class TestColours:
         picture = gradient(50, 30)
         picture.putalpha(255)
 
-        assert {opened(one.content).mode for one in drawn(encoded(picture, "PNG")).renditions} == {"RGB"}
+        assert {decode_image(one.content).mode for one in drawn(encode_image(picture, "PNG")).renditions} == {
+            "RGB"
+        }
 
     def test_palette_colours_are_kept(self) -> None:
         for kind in ("PNG", "GIF"):
             picture = Image.new("P", (900, 700))
             picture.putpalette([200, 30, 30, 30, 30, 200] + [0] * 762)
             picture.paste(1, (450, 0, 900, 700))
-            for one in drawn(encoded(picture, kind)).renditions:
-                found = opened(one.content).convert("RGB")
+            for one in drawn(encode_image(picture, kind)).renditions:
+                found = decode_image(one.content).convert("RGB")
                 assert near(found.getpixel((5, 5)), (200, 30, 30), by=20), (kind, one.name)
                 assert near(found.getpixel((one.width - 5, 5)), (30, 30, 200), by=20), (kind, one.name)
 
@@ -237,15 +239,15 @@ class TestColours:
         picture.putpalette([200, 30, 30, 30, 30, 200] + [0] * 762)
         picture.paste(0, (0, 0, 45, 70))
         for kind in ("PNG", "GIF"):
-            for one in drawn(encoded(picture, kind, transparency=0)).renditions:
-                found = opened(one.content).convert("RGBA")
+            for one in drawn(encode_image(picture, kind, transparency=0)).renditions:
+                found = decode_image(one.content).convert("RGBA")
                 assert (found.getpixel((5, 5))[3], found.getpixel((80, 5))[3]) == (0, 255), (kind, one.name)
 
     def test_cmyk_is_rendered_as_rgb(self) -> None:
         picture = Image.new("CMYK", (400, 300), (0, 255, 255, 0))
 
-        for one in drawn(encoded(picture, "JPEG")).renditions:
-            found = opened(one.content)
+        for one in drawn(encode_image(picture, "JPEG")).renditions:
+            found = decode_image(one.content)
             assert found.mode == "RGB"
             assert near(found.getpixel((200, 150)), (255, 0, 0), by=20)
 
@@ -258,41 +260,43 @@ class TestColours:
             picture = Image.new("L", (60, 40), 255).convert(mode)
             expected = 255
 
-        for one in drawn(encoded(picture, "PNG")).renditions:
-            assert near(opened(one.content).convert("RGB").getpixel((30, 20)), (expected,) * 3, by=3)
+        for one in drawn(encode_image(picture, "PNG")).renditions:
+            assert near(decode_image(one.content).convert("RGB").getpixel((30, 20)), (expected,) * 3, by=3)
 
     def test_other_colour_profile_is_converted_to_srgb(self) -> None:
         """The profile exchanges red and blue, so a viewer that applies the profile shows red."""
         profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
         red, blue = profile.index(b"rXYZ"), profile.index(b"bXYZ")
         profile[red : red + 4], profile[blue : blue + 4] = b"bXYZ", b"rXYZ"
-        content = encoded(Image.new("RGB", (60, 40), (0, 0, 255)), "PNG", icc_profile=bytes(profile))
+        content = encode_image(Image.new("RGB", (60, 40), (0, 0, 255)), "PNG", icc_profile=bytes(profile))
 
         for one in drawn(content).renditions:
-            assert near(opened(one.content).getpixel((30, 20)), (255, 0, 0), by=12)
+            assert near(decode_image(one.content).getpixel((30, 20)), (255, 0, 0), by=12)
 
     @pytest.mark.parametrize("profile", [b"no profile at all", b"\x00" * 3000])
     def test_unreadable_colour_profile_is_ignored(self, profile: bytes) -> None:
-        content = encoded(Image.new("RGB", (60, 40), (200, 20, 20)), "PNG", icc_profile=profile)
+        content = encode_image(Image.new("RGB", (60, 40), (200, 20, 20)), "PNG", icc_profile=profile)
 
-        assert near(opened(drawn(content).renditions[0].content).getpixel((30, 20)), (200, 20, 20), by=12)
+        assert near(
+            decode_image(drawn(content).renditions[0].content).getpixel((30, 20)), (200, 20, 20), by=12
+        )
 
     def test_unsuitable_profile_of_grey_image_is_ignored(self) -> None:
         grey = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
-        content = encoded(Image.new("L", (60, 40), 200), "PNG", icc_profile=grey)
+        content = encode_image(Image.new("L", (60, 40), 200), "PNG", icc_profile=grey)
 
-        assert near(opened(drawn(content).renditions[0].content).getpixel((30, 20)), (200,) * 3, by=4)
+        assert near(decode_image(drawn(content).renditions[0].content).getpixel((30, 20)), (200,) * 3, by=4)
 
 
 class TestAnimations:
     @pytest.mark.parametrize("kind", ["GIF", "WEBP"])
     def test_first_frame_of_animation_is_rendered(self, kind: str) -> None:
         frames = [Image.new("RGB", (60, 40), RED), Image.new("RGB", (60, 40), BLUE)]
-        content = encoded(frames[0], kind, save_all=True, append_images=frames[1:], duration=100)
-        assert getattr(opened(content), "n_frames", 1) == 2
+        content = encode_image(frames[0], kind, save_all=True, append_images=frames[1:], duration=100)
+        assert getattr(decode_image(content), "n_frames", 1) == 2
 
         for one in drawn(content).renditions:
-            found = opened(one.content)
+            found = decode_image(one.content)
             assert getattr(found, "n_frames", 1) == 1
             assert near(found.convert("RGB").getpixel((30, 20)), RED, by=12)
 
@@ -300,7 +304,7 @@ class TestAnimations:
 class TestFormatDetection:
     def test_format_is_detected_by_first_bytes(self) -> None:
         for kind, expected in {"JPEG": JPEG, "PNG": PNG, "WEBP": WEBP, "GIF": GIF}.items():
-            assert detect_format(encoded(gradient(9, 9), kind)[:30]) is expected
+            assert detect_format(encode_image(gradient(9, 9), kind)[:30]) is expected
         for other in (b"", b"\xff\xd8", b"RIFF....WAVE", b"GIF88a", b"\x89PNG\r\n", b"BM", b"<svg"):
             assert detect_format(other) is None
         assert {one.content_type for one in FORMATS.values()} == {
@@ -309,7 +313,7 @@ class TestFormatDetection:
 
     @pytest.mark.parametrize("options", [{}, {"lossless": True}, {"exif": b"Exif\x00\x00"}])
     def test_size_of_webp_is_read_from_header(self, options: dict[str, Any]) -> None:
-        content = encoded(gradient(345, 123), "WEBP", **options)
+        content = encode_image(gradient(345, 123), "WEBP", **options)
 
         assert read_webp_size(content[:30]) == (345, 123)
         assert read_webp_size(content[:29]) is None
@@ -319,12 +323,12 @@ class TestFormatDetection:
         with pytest.raises(UnacceptablePictureError, match="damaged or incomplete"):
             drawn(photo(30, 20), GIF)
         with pytest.raises(UnacceptablePictureError, match="damaged or incomplete"):
-            drawn(b"\xff\xd8\xff" + encoded(gradient(9, 9), "PNG"))
+            drawn(b"\xff\xd8\xff" + encode_image(gradient(9, 9), "PNG"))
 
     @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF"])
     @pytest.mark.parametrize("part", [0.05, 0.3, 0.6, 0.9, 0.99])
     def test_truncated_file_is_refused(self, kind: str, part: float) -> None:
-        content = encoded(gradient(700, 500), kind)
+        content = encode_image(gradient(700, 500), kind)
 
         with pytest.raises(UnacceptablePictureError, match="incomplete"):
             drawn(content[: int(len(content) * part)])
@@ -333,7 +337,7 @@ class TestFormatDetection:
     def test_file_with_changed_bytes_is_refused_or_rendered(self) -> None:
         """A changed byte causes no other outcome."""
         for kind in ("JPEG", "PNG", "WEBP", "GIF"):
-            content = bytearray(encoded(gradient(60, 40), kind))
+            content = bytearray(encode_image(gradient(60, 40), kind))
             for place in range(12, min(len(content), 400), 3):
                 changed = bytearray(content)
                 changed[place] ^= 0xFF

@@ -24,7 +24,7 @@ from marketplace.infra.db import Database
 from marketplace.kernel.errors import ForbiddenError, NotFoundError
 from marketplace.kernel.paging import PageRequest
 from marketplace.kernel.redaction import MARKER
-from tests.support.alerts import alerts_about, make_staff, messages_of, some_subject
+from tests.support.alerts import alerts_about, make_staff, messages_of, unique_subject
 from tests.support.finance import act_of
 from tests.support.purchases import NOW, later
 
@@ -42,7 +42,7 @@ def no_wakeups() -> Iterator[None]:
 
 @pytest.fixture
 def subject() -> str:
-    return some_subject()
+    return unique_subject()
 
 
 def raise_stuck(session: Session, subject: str, **values: Any) -> UUID:
@@ -82,7 +82,7 @@ class TestRaising:
     def test_alert_of_another_subject_or_identifier_is_separate(self, session: Session, subject: str) -> None:
         ids = {
             raise_stuck(session, subject),
-            raise_stuck(session, some_subject()),
+            raise_stuck(session, unique_subject()),
             raise_stuck(session, subject, identifier="REFUND_REFUSED"),
         }
 
@@ -211,7 +211,7 @@ class TestResolving:
         assert messages_of(session, alert_id)[2:] == [("chat", "resolved"), ("email", "resolved")]
 
     def test_alerts_of_several_kinds_are_resolved_together(self, session: Session, subject: str) -> None:
-        other = some_subject()
+        other = unique_subject()
         for identifier in ("REFUND_STUCK", "REFUND_REFUSED", "REFUND_SENT_TWICE"):
             raise_stuck(session, subject, identifier=identifier)
         raise_stuck(session, other)
@@ -224,7 +224,7 @@ class TestResolving:
         assert alerts_about(session, other)[0]["resolved_at"] is None
 
     def test_alerts_except_listed_subjects_are_resolved(self, session: Session, subject: str) -> None:
-        gone = some_subject()
+        gone = unique_subject()
         session.execute(text("UPDATE alerts SET resolved_at = now(), resolution = 'rule'"))
         for about in (subject, gone):
             raise_stuck(session, about)

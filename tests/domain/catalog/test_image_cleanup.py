@@ -23,7 +23,7 @@ from marketplace.catalog.models import Image, Product
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import ProviderUnavailableError, ValidationError
 from marketplace.models import metadata
-from tests.support.image_uploads import A_DAY_LATER, BUCKET, THEN, ImageUploads, fresh
+from tests.support.image_uploads import A_DAY_LATER, BUCKET, UPLOAD_TIME, ImageUploads, new_photo
 from tests.support.market import Market, Store
 from tests.support.object_storage import InMemoryStorage
 from tests.support.probes import at_once
@@ -44,7 +44,7 @@ def database(own_database: Database) -> Database:
 
 @pytest.fixture
 def market(database: Database) -> Market:
-    return Market(database, now=THEN)
+    return Market(database, now=UPLOAD_TIME)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ class TestDeletedImages:
         keys = uploads.keys(image_id)
         assert keys <= uploads.storage.objects.keys()
 
-        assert uploads.sweep(THEN + UNUSED_GRACE_PERIOD) == ImageCleanupResult(0, 0)
+        assert uploads.sweep(UPLOAD_TIME + UNUSED_GRACE_PERIOD) == ImageCleanupResult(0, 0)
         assert uploads.status(image_id) == "ready"
         assert uploads.sweep() == ImageCleanupResult(1, 1)
 
@@ -94,8 +94,8 @@ class TestDeletedImages:
     ) -> None:
         image_id = uploads.store(store.user_id)
         product_id = market.product(store)
-        attach(market, store, product_id, [image_id], THEN)
-        later = THEN + timedelta(days=30)
+        attach(market, store, product_id, [image_id], UPLOAD_TIME)
+        later = UPLOAD_TIME + timedelta(days=30)
         assert uploads.sweep(later) == ImageCleanupResult(0, 0)
 
         attach(market, store, product_id, [], later)
@@ -106,9 +106,9 @@ class TestDeletedImages:
     def test_unfinished_upload_is_deleted(self, uploads: ImageUploads, store: Store) -> None:
         uploads.storage.fails = True
         with pytest.raises(ProviderUnavailableError):
-            uploads.begin(store.user_id, fresh())
+            uploads.begin(store.user_id, new_photo())
         uploads.storage.fails = False
-        stored = uploads.begin(store.user_id, fresh())
+        stored = uploads.begin(store.user_id, new_photo())
         assert uploads.status(stored) == "pending"
         assert uploads.storage.objects
 
@@ -119,10 +119,10 @@ class TestDeletedImages:
             uploads.finish(stored)
 
     def test_reused_image_is_kept_for_another_day(self, uploads: ImageUploads, store: Store) -> None:
-        content = fresh()
+        content = new_photo()
         image_id = uploads.begin(store.user_id, content)
 
-        assert uploads.begin(store.user_id, content, now=THEN + timedelta(hours=23)) == image_id
+        assert uploads.begin(store.user_id, content, now=UPLOAD_TIME + timedelta(hours=23)) == image_id
         assert uploads.sweep() == ImageCleanupResult(0, 0)
         uploads.finish(image_id)
 
@@ -132,7 +132,7 @@ class TestDeletedImages:
         self, uploads: ImageUploads, market: Market, store: Store
     ) -> None:
         image_id = market.image(store.user_id)
-        market.change(Image, image_id, unused_since=THEN)
+        market.change(Image, image_id, unused_since=UPLOAD_TIME)
 
         assert uploads.sweep() == ImageCleanupResult(1, 1)
 
@@ -171,10 +171,10 @@ class TestRetainedImages:
         assert uploads.status(image_id) == "ready"
 
     def test_image_uploaded_again_stays_for_another_day(self, uploads: ImageUploads, store: Store) -> None:
-        content = fresh()
+        content = new_photo()
         image_id = uploads.store(store.user_id, content)
 
-        assert uploads.store(store.user_id, content, now=THEN + timedelta(hours=23)) == image_id
+        assert uploads.store(store.user_id, content, now=UPLOAD_TIME + timedelta(hours=23)) == image_id
 
         assert uploads.sweep() == ImageCleanupResult(0, 0)
         assert uploads.sweep(A_DAY_LATER + timedelta(hours=23)) == ImageCleanupResult(1, 1)
@@ -184,7 +184,7 @@ class TestSharedObjects:
     def test_shared_objects_stay_while_another_image_exists(
         self, uploads: ImageUploads, market: Market, store: Store
     ) -> None:
-        content = fresh()
+        content = new_photo()
         orphan = uploads.store(store.user_id, content)
         other = market.store()
         kept = uploads.store(other.user_id, content)
@@ -199,7 +199,7 @@ class TestSharedObjects:
     def test_shared_objects_are_deleted_with_the_last_image(
         self, uploads: ImageUploads, market: Market, store: Store
     ) -> None:
-        content = fresh()
+        content = new_photo()
         uploads.store(store.user_id, content)
         uploads.store(market.store().user_id, content)
 
@@ -211,7 +211,7 @@ class TestSharedObjects:
         self, uploads: ImageUploads, store: Store
     ) -> None:
         """A late deletion of old objects must not remove the objects of a new upload."""
-        content = fresh()
+        content = new_photo()
         first = uploads.store(store.user_id, content)
         old_keys = uploads.keys(first)
         uploads.storage.fails = True
@@ -301,7 +301,7 @@ class TestRaces:
                 changes={},
                 image_ids=[image_id],
                 status=None,
-                now=THEN,
+                now=UPLOAD_TIME,
             )
             sweeper.start()
             wait_for_lock(market.database)
@@ -321,7 +321,7 @@ class TestRaces:
 
         def late() -> None:
             try:
-                attach(market, store, product_id, [image_id], THEN)
+                attach(market, store, product_id, [image_id], UPLOAD_TIME)
             except ValidationError as error:
                 refused.append(error)
 
@@ -348,7 +348,7 @@ class TestRaces:
     def test_concurrent_uploads_and_cleanups_of_same_image_stay_consistent(
         self, uploads: ImageUploads, market: Market, store: Store
     ) -> None:
-        content = fresh()
+        content = new_photo()
         owners = [store.user_id, store.user_id, market.store().user_id, market.store().user_id]
 
         def upload(owner_id: UUID) -> UUID | None:

@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 from marketplace.catalog.browse import listing
 from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.kernel.paging import PageRequest
-from tests.support.query_plans import LIMIT, ManyProducts, explain, shelves
+from tests.support.query_plans import LIMIT, ManyProducts, explain, many_products
 
-__all__ = ["shelves"]
+__all__ = ["many_products"]
 
 MAX_BUFFERS = 3_000  # a full scan of the table touches several times as many
 
@@ -23,9 +23,9 @@ MAX_BUFFERS = 3_000  # a full scan of the table touches several times as many
     "filtered", ["none", "campus", "category with those below", "campus and category", "price", "stock"]
 )
 def test_listing_page_never_reads_the_whole_table(
-    shelves: ManyProducts, sort: str, *, deep: bool, filtered: str
+    many_products: ManyProducts, sort: str, *, deep: bool, filtered: str
 ) -> None:
-    session, filters = shelves.session, shelves.filters[filtered]
+    session, filters = many_products.session, many_products.filters[filtered]
     given = listing.build_conditions(session, filters)
     assert given is not None
     statement = listing._listing_statement(sort, tuple(given), has_cursor=deep, is_default_page=False)
@@ -61,5 +61,5 @@ def deep_position(session: Session, filters: ProductFilters, sort: str) -> list[
     return position
 
 
-def test_filter_by_unknown_category_has_no_conditions(shelves: ManyProducts) -> None:
-    assert listing.build_conditions(shelves.session, ProductFilters(category=str(uuid4()))) is None
+def test_filter_by_unknown_category_has_no_conditions(many_products: ManyProducts) -> None:
+    assert listing.build_conditions(many_products.session, ProductFilters(category=str(uuid4()))) is None

@@ -11,9 +11,9 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database, Statement
 from marketplace.platform.models import Campus
-from tests.support.pgbouncer import database_way, pgbouncer, pooled_url, role_settings
+from tests.support.pgbouncer import connection_mode, pgbouncer, pooled_url, role_settings
 
-__all__ = ["database_way", "pgbouncer", "pooled_url", "role_settings"]
+__all__ = ["connection_mode", "pgbouncer", "pooled_url", "role_settings"]
 
 _ADD = Statement(text("INSERT INTO campuses (name, slug) VALUES ('North', :slug)"))
 _COUNT = Statement(text("SELECT count(*) AS count FROM campuses WHERE slug = ANY(:slugs)"))
@@ -28,9 +28,9 @@ class GivenUpError(Exception):
 
 
 @pytest.fixture
-def single_connection_database(database_way: tuple[str, bool]) -> Iterator[Database]:
+def single_connection_database(connection_mode: tuple[str, bool]) -> Iterator[Database]:
     """A database with a single connection, for each way to connect. All sessions share the connection."""
-    url, prepared = database_way
+    url, prepared = connection_mode
     database = Database(url, pool_size=1, application_name="sessions", prepared_statements=prepared)
     yield database
     database.close()

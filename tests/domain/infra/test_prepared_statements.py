@@ -9,17 +9,17 @@ from sqlalchemy import Text, bindparam, cast, literal, select, text
 
 from marketplace.infra.db import Database, Prepared
 from marketplace.infra.settings import Settings, SettingsError
-from tests.support.pgbouncer import bare_database, database_way, pgbouncer, pooled_url, role_settings
+from tests.support.pgbouncer import bare_database, connection_mode, pgbouncer, pooled_url, role_settings
 
-__all__ = ["bare_database", "database_way", "pgbouncer", "pooled_url", "role_settings"]
+__all__ = ["bare_database", "connection_mode", "pgbouncer", "pooled_url", "role_settings"]
 
 KNOWN = text("SELECT count(*) FROM pg_prepared_statements")
 
 
 @pytest.fixture
-def any_database(database_way: tuple[str, bool]) -> Iterator[Database]:
+def any_database(connection_mode: tuple[str, bool]) -> Iterator[Database]:
     """A database with a pool of a single connection, for each way to connect."""
-    url, prepared = database_way
+    url, prepared = connection_mode
     database = Database(url, pool_size=1, application_name="prepared", prepared_statements=prepared)
     yield database
     database.close()

@@ -14,7 +14,7 @@ from marketplace.ledger import accounts, queries
 from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.payouts.payees import statements
 from tests.support.purchases import NOW
-from tests.support.query_plans import bulk_load, read
+from tests.support.query_plans import bulk_load, run_and_explain
 from tests.support.resource_usage import peak_memory
 
 ROWS = 20_000
@@ -114,7 +114,7 @@ def test_first_page_reads_only_the_rows_of_the_page(
     )
     nothing = dict.fromkeys(("after", "at", "kind", "direction", "order_id", "starts", "ends"))
 
-    found = read(
+    found = run_and_explain(
         long_statement.session,
         statement,
         nothing | wanted | {"owners": owners, "limit": LIMIT + 1},
@@ -148,7 +148,7 @@ def test_deep_page_reads_no_more_than_the_first(
     statement = queries._SELECT_ENTRIES_BY_TIME if by_time else queries._SELECT_ENTRIES_BY_ID
 
     first, deep = (
-        read(long_statement.session, statement, values | place, table="ledger_entries")
+        run_and_explain(long_statement.session, statement, values | place, table="ledger_entries")
         for place in ({}, {"after": last.id, "at": last.created_at})
     )
 
@@ -171,7 +171,7 @@ def test_vendor_statement_reads_only_entries_since_period_start(long_statement: 
         "ends": NOW + timedelta(seconds=ROWS - 400),
     }
 
-    found = read(
+    found = run_and_explain(
         long_statement.session,
         statements._SELECT_ENTRIES,
         {"ids": ids, "limit": 1_001} | period,

@@ -16,7 +16,7 @@ from marketplace.orders import admin_table
 from marketplace.orders.admin_table import OrderFilters
 from tests.support.finance import make_officer
 from tests.support.purchases import NOW, make_shop, neighbours, with_buyer
-from tests.support.query_plans import Read, bulk_load, read
+from tests.support.query_plans import StatementStatistics, bulk_load, run_and_explain
 from tests.support.resource_usage import peak_memory
 
 ROWS = 20_000
@@ -62,11 +62,13 @@ class Orders:
     session: Session
     filters: dict[str, dict[str, Any]]
 
-    def page(self, sort: str, given: dict[str, Any], *, descending: bool, offset: int = 0) -> Read:
+    def page(
+        self, sort: str, given: dict[str, Any], *, descending: bool, offset: int = 0
+    ) -> StatementStatistics:
         """Read a page and return the plan figures."""
         statement = admin_table._ids_statement(sort, tuple(given), descending=descending)
         values = given | self.since | {"limit": LIMIT, "offset": offset}
-        return read(self.session, statement, values, table="orders")
+        return run_and_explain(self.session, statement, values, table="orders")
 
     @property
     def since(self) -> dict[str, Any]:

@@ -17,7 +17,14 @@ from marketplace.orders import operations
 from marketplace.orders.placing.place_order import PriceChangedError
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments.refunds import order_cancellation
-from tests.support.flash_sales import SALE_PRICE, act, item_of, put_on_sale, sale_units_left, sold_of
+from tests.support.flash_sales import (
+    SALE_PRICE,
+    act_of_new_officer,
+    item_of,
+    put_on_sale,
+    sale_units_left,
+    units_sold_in,
+)
 from tests.support.purchases import (
     DELIVERY_FEE_MINOR,
     NOW,
@@ -47,7 +54,7 @@ def test_order_uses_price_of_running_sale(session: Session, shop: Shop, product_
     order = row_of(session, "orders", id=order_id)
     assert order["subtotal_minor"] == 2 * SALE_PRICE
     assert order["total_minor"] == 2 * SALE_PRICE + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
-    assert (sold_of(session, sale_id), sale_units_left(session, product_id)) == (2, 3)
+    assert (units_sold_in(session, sale_id), sale_units_left(session, product_id)) == (2, 3)
     assert_ledger_is_consistent(session)
 
 
@@ -71,7 +78,7 @@ def test_sale_price_applies_from_start_to_end(
     order_id = place(session, shop, product_id, now=now)
 
     assert item_of(session, order_id) == ((SALE_PRICE, sale_id) if honoured else (PRICE_MINOR, None))
-    assert sold_of(session, sale_id) == (1 if honoured else 0)
+    assert units_sold_in(session, sale_id) == (1 if honoured else 0)
 
 
 def test_following_sale_applies_without_background_task(
@@ -90,7 +97,7 @@ def test_following_sale_applies_without_background_task(
     order_id = place(session, shop, product_id, quantity=2, now=later(minutes=10))
 
     assert item_of(session, order_id) == (PRICE_MINOR // 2, second)
-    assert (sold_of(session, second), sale_units_left(session, product_id)) == (2, 1)
+    assert (units_sold_in(session, second), sale_units_left(session, product_id)) == (2, 1)
 
 
 def test_line_exceeding_remaining_sale_units_has_regular_price(
@@ -107,7 +114,7 @@ def test_line_exceeding_remaining_sale_units_has_regular_price(
         (PRICE_MINOR, None),
         (SALE_PRICE, sale_id),
     ]
-    assert (sold_of(session, sale_id), sale_units_left(session, product_id)) == (3, 0)
+    assert (units_sold_in(session, sale_id), sale_units_left(session, product_id)) == (3, 0)
     assert item_of(session, place(session, shop, product_id)) == (PRICE_MINOR, None)
 
 
@@ -133,7 +140,7 @@ def test_regular_price_not_above_sale_price_applies(session: Session, shop: Shop
     session.execute(update(Product).where(Product.id == product_id).values(price_minor=SALE_PRICE))
 
     assert item_of(session, place(session, shop, product_id)) == (SALE_PRICE, None)
-    assert sold_of(session, sale_id) == 0
+    assert units_sold_in(session, sale_id) == 0
 
 
 def test_order_expecting_price_of_ended_sale_is_refused(
@@ -141,14 +148,14 @@ def test_order_expecting_price_of_ended_sale_is_refused(
 ) -> None:
     sale_id = put_on_sale(session, product_id)
     expected = SALE_PRICE + DELIVERY_FEE_MINOR + SERVICE_FEE_MINOR
-    flash_sales.end_flash_sale(session, act(session, later(minutes=1)), sale_id=sale_id)
+    flash_sales.end_flash_sale(session, act_of_new_officer(session, later(minutes=1)), sale_id=sale_id)
 
     with pytest.raises(PriceChangedError) as refused:
         place(session, shop, product_id, expected_total_minor=expected, now=later(minutes=1))
 
     assert refused.value.status == 409
     assert [param.name for param in refused.value.invalid_params] == ["expectedTotalMinor"]
-    assert sold_of(session, sale_id) == 0
+    assert units_sold_in(session, sale_id) == 0
     # Without an expected total the order is placed at the current price.
     assert item_of(session, place(session, shop, product_id, now=later(minutes=1))) == (PRICE_MINOR, None)
 
@@ -167,7 +174,7 @@ def test_cancelled_or_expired_order_returns_sale_units(
         order = lock_order(session, order_id=order_id)
         operations.expire_order(session, order=order, actor=SYSTEM, now=later(minutes=30))
 
-    assert (sold_of(session, sale_id), sale_units_left(session, product_id)) == (0, 3)
+    assert (units_sold_in(session, sale_id), sale_units_left(session, product_id)) == (0, 3)
     assert item_of(session, place(session, shop, product_id, quantity=3)) == (SALE_PRICE, sale_id)
 
 
@@ -185,7 +192,7 @@ def test_units_of_ended_sale_are_not_returned_to_next_sale(
         session, order_id=order_id, caller=shop.buyer, reason=None, now=later(minutes=11)
     )
 
-    assert (sold_of(session, first), sold_of(session, second)) == (0, 0)
+    assert (units_sold_in(session, first), units_sold_in(session, second)) == (0, 0)
     assert sale_units_left(session, product_id) == 5
 
 
@@ -195,7 +202,7 @@ def test_paid_order_keeps_sale_units(session: Session, shop: Shop, product_id: U
 
     pay(session, shop, order_id)
 
-    assert (sold_of(session, sale_id), sale_units_left(session, product_id)) == (2, 1)
+    assert (units_sold_in(session, sale_id), sale_units_left(session, product_id)) == (2, 1)
     assert row_of(session, "orders", id=order_id)["status"] == "paid_escrow"
     assert_ledger_is_consistent(session)
 
@@ -205,7 +212,7 @@ def test_unlimited_sale_counts_sold_units(session: Session, shop: Shop, product_
 
     place(session, shop, product_id, quantity=4)
 
-    assert (sold_of(session, sale_id), sale_units_left(session, product_id)) == (4, None)
+    assert (units_sold_in(session, sale_id), sale_units_left(session, product_id)) == (4, None)
 
 
 def test_placed_order_keeps_price_after_sale_changes(session: Session, shop: Shop, product_id: UUID) -> None:
@@ -214,13 +221,13 @@ def test_placed_order_keeps_price_after_sale_changes(session: Session, shop: Sho
 
     flash_sales.update_flash_sale(
         session,
-        act(session),
+        act_of_new_officer(session),
         sale_id=sale_id,
         revision=None,
         discount=Discount(percent=10),
         changes={"ends_at": later(minutes=5)},
     )
-    flash_sales.end_flash_sale(session, act(session), sale_id=sale_id)
+    flash_sales.end_flash_sale(session, act_of_new_officer(session), sale_id=sale_id)
 
     assert item_of(session, order_id) == (SALE_PRICE, sale_id)
 

@@ -15,7 +15,7 @@ from marketplace.payments.refunds.recovery import RefundStillInFlightError
 from marketplace.providers.gateway.payloads import GatewayRefund
 from tests.support.alerts import open_about
 from tests.support.finance import (
-    audited,
+    audit_entries_of,
     buyer_debt_of,
     charge_of,
     dispute_charge,
@@ -96,7 +96,7 @@ def test_difference_is_credited_to_the_wallet_or_owed(
     assert row["paid_twice_minor"] == sent
     assert row_of(session, "gateway_charges", id=row["charge_id"])["refunded_minor"] == sent
     assert open_about(session, f"refund:{refund_id}") == {}
-    assert [entry[0] for entry in audited(session, refund_id)] == ["refund.credit"]
+    assert [entry[0] for entry in audit_entries_of(session, refund_id)] == ["refund.credit"]
     # The gateway keeps reporting the same refund.
     assert apply_report(session, refund_id, make_report(refund_id, sent)) == "credited"
     assert (wallet_of(session, buyer_id), buyer_debt_of(session, buyer_id)) == (wallet, owed)

@@ -16,11 +16,11 @@ from marketplace.payments.money_trail.build import build_money_trail
 from marketplace.payments.refunds import gateway_refund
 from tests.support.alerts import alerts_about
 from tests.support.finance import (
-    BOTH_HAD,
-    GONE,
-    PLATFORMS,
+    BALANCES_AFTER_MONEY_RETURNED,
+    PLATFORM_SHARE,
     TOTAL,
-    VENDORS,
+    VENDOR_BALANCES_AFTER_CLAWBACK,
+    VENDOR_SHARE,
     act_of,
     buyer_debt_of,
     claw_back,
@@ -74,16 +74,19 @@ def test_lost_dispute_after_release_is_charged_like_a_clawback(
     dispute_id = lose_dispute(session, delivered, amount_minor=TOTAL)
 
     assert status_of(session, delivered) == "delivered"
-    assert balances_of_order(session, delivered) == BOTH_HAD | GONE
-    assert vendor_debt(session, shop) == VENDORS
+    assert (
+        balances_of_order(session, delivered)
+        == VENDOR_BALANCES_AFTER_CLAWBACK | BALANCES_AFTER_MONEY_RETURNED
+    )
+    assert vendor_debt(session, shop) == VENDOR_SHARE
     assert trail_of(session, delivered)[-1] == ("delivered", "delivered", "clawback", "gateway")
     assert notification_types_of(session, shop.vendor.id)[-1] == "order_clawed_back"
     [alert] = alerts_about(session, f"charge-dispute:{dispute_id}")
     assert alert["facts"]["booked"] == [
         {
             "orderId": str(delivered),
-            "vendorMinor": VENDORS,
-            "platformMinor": PLATFORMS,
+            "vendorMinor": VENDOR_SHARE,
+            "platformMinor": PLATFORM_SHARE,
             "buyerMinor": 0,
             "undecidedMinor": 0,
             "unsentMinor": 0,
@@ -105,7 +108,7 @@ def test_lost_dispute_without_amount_covers_the_full_charge(
     session: Session, shop: Shop, delivered: UUID
 ) -> None:
     lose_dispute(session, delivered, amount_minor=None)
-    assert vendor_debt(session, shop) == VENDORS
+    assert vendor_debt(session, shop) == VENDOR_SHARE
 
 
 def test_lost_dispute_is_capped_at_the_charged_amount(session: Session, shop: Shop, delivered: UUID) -> None:
@@ -119,7 +122,7 @@ def test_clawback_before_lost_dispute_is_taken_back_from_the_wallet(
     claw_back(session, delivered, officer, amount_minor=100_000)
     lose_dispute(session, delivered, amount_minor=TOTAL)
 
-    assert vendor_debt(session, shop) == VENDORS
+    assert vendor_debt(session, shop) == VENDOR_SHARE
     # The credit of the clawback was taken from the wallet again.
     assert (buyer_debt_of(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
     body = row_of(session, "notifications", user_id=shop.buyer.id, type="payment_taken_back")["body"]
@@ -152,7 +155,7 @@ def test_lost_dispute_cancels_unsent_refund(
 
     assert refund_summaries_of(session, order_id) == [("gateway", "credited", TOTAL)]
     assert (buyer_debt_of(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
-    assert balances_of_order(session, order_id) == GONE
+    assert balances_of_order(session, order_id) == BALANCES_AFTER_MONEY_RETURNED
     [alert] = alerts_about(session, f"charge-dispute:{dispute_id}")
     [booked] = alert["facts"]["booked"]
     assert (booked["unsentMinor"], booked["buyerMinor"], booked["vendorMinor"]) == (TOTAL, 0, 0)
@@ -197,7 +200,7 @@ def test_lost_dispute_after_gateway_clawback_charges_vendor_once(
     claw_back(session, delivered, officer, amount_minor=100_000, destination="gateway")
     lose_dispute(session, delivered, amount_minor=TOTAL)
 
-    assert vendor_debt(session, shop) == VENDORS
+    assert vendor_debt(session, shop) == VENDOR_SHARE
     assert (buyer_debt_of(session, shop.buyer.id), wallet_of(session, shop.buyer.id)) == (0, 0)
     assert row_of(session, "escrows", order_id=delivered)["clawed_back_minor"] == TOTAL
 

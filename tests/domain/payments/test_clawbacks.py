@@ -20,12 +20,12 @@ from marketplace.payments.money_trail.build import build_money_trail
 from marketplace.payments.refunds import order_cancellation
 from marketplace.payments.refunds.admin_refund import ClawbackShares, EscrowDeficitError, RefundItem
 from tests.support.finance import (
-    BOTH_HAD,
-    GONE,
-    PLATFORMS,
+    BALANCES_AFTER_MONEY_RETURNED,
+    PLATFORM_SHARE,
     TOTAL,
-    VENDORS,
-    audited,
+    VENDOR_BALANCES_AFTER_CLAWBACK,
+    VENDOR_SHARE,
+    audit_entries_of,
     claw_back,
     deliver,
     delivered_order,
@@ -86,7 +86,7 @@ class TestOfficerClawback:
             "released",
             0,
         )
-        assert (vendor_debt(session, shop), vendor_balance(session, shop)) == (100_000, VENDORS)
+        assert (vendor_debt(session, shop), vendor_balance(session, shop)) == (100_000, VENDOR_SHARE)
         assert wallet_of(session, shop.buyer.id) == 100_000
         assert refund_summaries_of(session, delivered) == [("wallet", "processed", 100_000)]
         assert row_of(session, "escrows", order_id=delivered)["clawed_back_minor"] == 100_000
@@ -98,24 +98,24 @@ class TestOfficerClawback:
         done = claw_back(session, delivered, officer)
 
         assert done.amount_minor == TOTAL
-        assert done.clawback == ClawbackShares(VENDORS, PLATFORMS, VENDORS)
-        assert balances_of_order(session, delivered) == BOTH_HAD
+        assert done.clawback == ClawbackShares(VENDOR_SHARE, PLATFORM_SHARE, VENDOR_SHARE)
+        assert balances_of_order(session, delivered) == VENDOR_BALANCES_AFTER_CLAWBACK
         assert wallet_of(session, shop.buyer.id) == TOTAL
 
     def test_sum_of_clawbacks_cannot_exceed_released_amount(
         self, session: Session, shop: Shop, officer: Caller, delivered: UUID
     ) -> None:
-        first = claw_back(session, delivered, officer, amount_minor=VENDORS - 10)
+        first = claw_back(session, delivered, officer, amount_minor=VENDOR_SHARE - 10)
         second = claw_back(session, delivered, officer, amount_minor=30)
         with pytest.raises(EscrowDeficitError) as refused:
             claw_back(session, delivered, officer, amount_minor=TOTAL)
         rest = claw_back(session, delivered, officer)
 
         assert first.clawback.platform_minor == 0
-        assert second.clawback == ClawbackShares(10, 20, VENDORS)
+        assert second.clawback == ClawbackShares(10, 20, VENDOR_SHARE)
         assert [param.name for param in refused.value.invalid_params] == ["amountMinor"]
         assert rest.clawback.vendor_minor == 0
-        assert rest.amount_minor == PLATFORMS - 20
+        assert rest.amount_minor == PLATFORM_SHARE - 20
         assert wallet_of(session, shop.buyer.id) == TOTAL
         for amount in (1, None):
             with pytest.raises(EscrowDeficitError):
@@ -129,7 +129,10 @@ class TestOfficerClawback:
         [row] = refunds_of(session, delivered)
         report_refund_status(session, row["id"], "processed")
 
-        assert balances_of_order(session, delivered) == BOTH_HAD | GONE
+        assert (
+            balances_of_order(session, delivered)
+            == VENDOR_BALANCES_AFTER_CLAWBACK | BALANCES_AFTER_MONEY_RETURNED
+        )
         assert row_of(session, "gateway_charges", id=row["charge_id"])["refunded_minor"] == TOTAL
 
     def test_gateway_clawback_returns_wallet_part_to_wallet(
@@ -146,7 +149,7 @@ class TestOfficerClawback:
             ("gateway", "pending", TOTAL - 60_000),
             ("wallet", "processed", 60_000),
         ]
-        assert vendor_debt(session, shop) == VENDORS
+        assert vendor_debt(session, shop) == VENDOR_SHARE
 
     def test_clawback_after_partial_refund_covers_only_released_amount(
         self, session: Session, shop: Shop, officer: Caller
@@ -185,7 +188,7 @@ class TestOfficerClawback:
         body = row_of(session, "notifications", user_id=shop.vendor.id, type="order_clawed_back")["body"]
         assert "NGN 1,000.00" in body
         assert "next payouts" in body
-        action, before, after = audited(session, delivered)[-1]
+        action, before, after = audit_entries_of(session, delivered)[-1]
         assert action == "order.clawback"
         assert before == {"clawedBackMinor": 0, "releasedMinor": TOTAL}
         assert (after["clawedBackMinor"], after["vendorMinor"], after["platformMinor"]) == (
@@ -255,6 +258,6 @@ class TestMoneyTrail:
         assert held == {"vendor": TOTAL - 100_000, back: 100_000}
         assert (last.from_, last.to, last.amount_minor) == ("vendor", back, 100_000)
         held, last = seen(shop.vendor)
-        assert held == {"vendor": VENDORS - 100_000, "platform": PLATFORMS, "buyer": 100_000}
+        assert held == {"vendor": VENDOR_SHARE - 100_000, "platform": PLATFORM_SHARE, "buyer": 100_000}
         assert (last.from_, last.to, last.amount_minor) == ("vendor", "buyer", 100_000)
         assert "next payouts" in last.what

@@ -24,11 +24,11 @@ from tests.support.alerts import open_about
 from tests.support.finance import (
     buyer_debt_of,
     cancelled_order,
+    count_status_requests,
     recover_refund,
     refund,
     refunds_of,
     report_refund_status,
-    times_to_ask,
 )
 from tests.support.purchases import (
     NOW,
@@ -157,7 +157,7 @@ class TestCreditedRefundSentLater:
         assert gateway_reports.handle_refund_event(session, reported=late_report if named else bare, now=NOW)
 
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == 0
-        assert times_to_ask(session, refund_id) == 1
+        assert count_status_requests(session, refund_id) == 1
         found = gateway_reports.find_refund(session, refund_id=refund_id)
         assert not gateway_reports.record_status(session, found, [late_report], NOW)
         assert row_of(session, "refunds", id=refund_id)["paid_twice_minor"] == late_report.amount_minor
@@ -177,7 +177,7 @@ class TestCreditedRefundSentLater:
         failure = replace(late_report, status="failed")
 
         assert gateway_reports.handle_refund_event(session, reported=failure, now=NOW)
-        assert times_to_ask(session, refund_id) == 1
+        assert count_status_requests(session, refund_id) == 1
         for _ in range(2):
             assert apply_report(session, refund_id, failure) == "credited"
         buyer_accounts.offset_against_wallet(session, buyer_id=shop.buyer.id, now=NOW)

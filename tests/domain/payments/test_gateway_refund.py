@@ -20,7 +20,7 @@ from marketplace.payments.refunds.gateway_refund import (
 from marketplace.providers.gateway.fields import MalformedGatewayDataError
 from marketplace.providers.gateway.payloads import GatewayRefund
 from tests.support.alerts import open_about
-from tests.support.finance import times_to_ask
+from tests.support.finance import count_status_requests
 from tests.support.gateway import TestGateway
 from tests.support.purchases import (
     NOW,
@@ -304,7 +304,7 @@ class TestEvents:
         )
 
         assert status_of(session, refund_id) == "processed"
-        assert times_to_ask(session, refund_id) == 0
+        assert count_status_requests(session, refund_id) == 0
 
     @pytest.mark.parametrize("status", ["processed", "failed", "pending"])
     @pytest.mark.parametrize("gateway_id", ["", "7777594"])
@@ -319,7 +319,7 @@ class TestEvents:
 
         row = row_of(session, "refunds", id=refund_id)
         assert (row["status"], row["gateway_refund_id"]) == ("submitted", "4711")
-        assert times_to_ask(session, refund_id) == 1
+        assert count_status_requests(session, refund_id) == 1
 
     @pytest.mark.parametrize(("first", "then"), [("processed", "failed"), ("failed", "processed")])
     def test_event_contradicting_a_final_refund_is_checked_by_polling(
@@ -332,7 +332,7 @@ class TestEvents:
             assert handle_event(session, make_report(found, reported_status))
 
         assert status_of(session, refund_id) == first
-        assert times_to_ask(session, refund_id) == 1
+        assert count_status_requests(session, refund_id) == 1
         row = gateway_reports.find_refund(session, refund_id=refund_id)
         assert not gateway_reports.record_status(session, row, [make_report(found, first)], later(minutes=6))
         row = gateway_reports.find_refund(session, refund_id=refund_id)
@@ -370,7 +370,7 @@ class TestEvents:
 
         assert not handle_event(session, make_report(found, "processed", **values))
 
-        assert (status_of(session, refund_id), times_to_ask(session, refund_id)) == ("pending", 0)
+        assert (status_of(session, refund_id), count_status_requests(session, refund_id)) == ("pending", 0)
 
     def test_event_about_never_requested_refund_is_ignored(self, session: Session, refund_id: UUID) -> None:
         reference = session.execute(

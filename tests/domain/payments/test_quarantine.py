@@ -34,7 +34,7 @@ from marketplace.payments.refunds import order_cancellation
 from marketplace.providers.gateway.payments import PaymentPage
 from tests.support.finance import (
     act_of,
-    audited,
+    audit_entries_of,
     dispute_charge,
     make_officer,
     notification_types_of,
@@ -472,7 +472,7 @@ class TestDecision:
         row = row_of(session, "quarantined_charges", id=quarantined_id)
         assert (row["status"], row["resolution"], row["resolution_note"]) == ("resolved", "accept_rest", NOTE)
         assert (row["resolved_by"], row["resolved_at"]) == (officer.id, NOW)
-        [(action, before, after)] = audited(session, quarantined_id)
+        [(action, before, after)] = audit_entries_of(session, quarantined_id)
         assert action == "quarantine.resolve"
         order = {"id": str(order_id), "status": "pending_payment", "acceptedMinor": 0}
         assert before == {"status": "open", "orders": [order]}

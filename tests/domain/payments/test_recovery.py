@@ -31,7 +31,7 @@ from marketplace.providers.gateway.payloads import GatewayRefund
 from tests.support.alerts import open_about
 from tests.support.finance import (
     act_of,
-    audited,
+    audit_entries_of,
     cancelled_order,
     dispute_charge,
     notification_types_of,
@@ -111,7 +111,7 @@ class TestRetry:
             {"id": str(refund_id)},
         ).scalar_one()
         assert waiting == 2
-        assert audited(session, refund_id) == [
+        assert audit_entries_of(session, refund_id) == [
             (
                 "refund.retry",
                 {"status": "failed", "attempt": 1},
@@ -152,7 +152,7 @@ class TestCredit:
         assert row_of(session, "gateway_charges", id=made["charge_id"])["refunded_minor"] == 0
         assert row_of(session, "refunds", id=made["id"])["settled_at"] == NOW
         assert notification_types_of(session, shop.buyer.id)[-1] == "wallet_credited"
-        assert [entry[0] for entry in audited(session, made["id"])] == ["refund.credit"]
+        assert [entry[0] for entry in audit_entries_of(session, made["id"])] == ["refund.credit"]
         assert_ledger_is_consistent(session)
 
     def test_credited_partial_refund_leaves_charge_refundable_for_the_rest(

@@ -20,7 +20,7 @@ from marketplace.payments.refunds import order_cancellation
 from marketplace.payments.refunds.admin_refund import AlreadyReleasedError, EscrowDeficitError, RefundItem
 from tests.support.finance import (
     REASON,
-    audited,
+    audit_entries_of,
     notification_types_of,
     refund,
     refund_summaries_of,
@@ -272,7 +272,7 @@ class TestOfficerRefund:
         done = refund(session, order_id, officer, items=[RefundItem(product_id, 2)])
 
         assert done.amount_minor == 2 * PRICE_MINOR
-        [(_, _, after)] = audited(session, order_id)
+        [(_, _, after)] = audit_entries_of(session, order_id)
         assert after["items"] == [{"productId": str(product_id), "quantity": 2}]
 
     @pytest.mark.parametrize("difference", [-5, 5])
@@ -316,7 +316,7 @@ class TestOfficerRefund:
 
         done = refund(session, order_id, officer, amount_minor=1_000)
 
-        [(action, before, after)] = audited(session, order_id)
+        [(action, before, after)] = audit_entries_of(session, order_id)
         assert action == "order.refund"
         assert before == {
             "status": "paid_escrow",

@@ -22,7 +22,7 @@ from marketplace.payouts.batches.decisions import (
 from marketplace.payouts.transfers import dispatch
 from marketplace.payouts.transfers.dispatch import ChangedSinceApprovalError, PayeesOnHoldError
 from marketplace.platform.halts import PayoutsHaltedError, halt_payouts
-from tests.support.finance import act_of, audited, make_officer, notification_types_of
+from tests.support.finance import act_of, audit_entries_of, make_officer, notification_types_of
 from tests.support.payouts import (
     OWED_MINOR,
     Payee,
@@ -85,7 +85,7 @@ def test_scheduled_batch_needs_approval_of_two_officers(session: Session) -> Non
         row_of(session, "payout_approvals", batch_id=batch_id, officer_id=first.id)["comment"]
         == "As expected."
     )
-    assert [act for act, _, _ in audited(session, batch_id)] == [
+    assert [act for act, _, _ in audit_entries_of(session, batch_id)] == [
         "payout_batch.stage",
         "payout_batch.approve",
         "payout_batch.approve",
@@ -206,7 +206,7 @@ def test_dispatch_of_batch_changed_after_approval_is_refused_and_reopens_batch(
     assert refusal.value.keeps_changes
     assert status(session, batch_id) == "staged"
     assert [row["status"] for row in intents_in(session, batch_id)] == ["pending", "pending"]
-    assert audited(session, batch_id)[-1][0] == "payout_batch.reopen"
+    assert audit_entries_of(session, batch_id)[-1][0] == "payout_batch.reopen"
 
 
 _FIRST_INTENT = "(SELECT {column} FROM payout_transfer_intents WHERE batch_id = :id LIMIT 1)"
@@ -256,7 +256,7 @@ def test_rejected_batch_returns_every_amount_to_the_payees(session: Session) -> 
     assert [payable_balance_of(session, payee) for payee in (*payees, asking)] == [OWED_MINOR] * 4
     assert notification_types_of(session, asking.user.id) == ["payout_called_off"]
     assert [notification_types_of(session, payee.user.id) for payee in payees] == [[], [], []]
-    assert audited(session, batch_id)[-1][2]["amountMinor"] == 3 * OWED_MINOR + 200_000
+    assert audit_entries_of(session, batch_id)[-1][2]["amountMinor"] == 3 * OWED_MINOR + 200_000
     assert_ledger_is_consistent(session)
 
 

@@ -36,7 +36,7 @@ from tests.support.purchases import (
     make_person,
     paid_order,
 )
-from tests.support.rendered import rendered
+from tests.support.rendered import render
 from tests.support.transfers import dispatched_batch
 
 
@@ -49,7 +49,7 @@ def page_of(
     after: list[Any] | None = None,
 ) -> Page:
     page = show_batch_detail(session, batch_id=batch_id, risk=risk, page=PageRequest(limit, after), now=NOW)
-    data = rendered(PayoutBatchDetail, page.data)
+    data = render(PayoutBatchDetail, page.data)
     return replace(page, items=data["intents"], data=data)
 
 

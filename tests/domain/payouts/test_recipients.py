@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from marketplace.payouts.batches.decisions import compute_fingerprint
 from marketplace.payouts.payees import bank_accounts
 from marketplace.payouts.payees.bank_accounts import PayoutRecipient
-from tests.support.finance import act_of, audited, notification_types_of
+from tests.support.finance import act_of, audit_entries_of, notification_types_of
 from tests.support.payouts import Payee, make_payee, staged_batch
 from tests.support.purchases import NOW, row_of
 
@@ -48,7 +48,7 @@ def test_new_recipient_code_of_same_account_is_stored_without_a_hold(
     after = row_of(session, "payout_accounts", id=payee.account_id)
     assert after == before | {"recipient_code": "RCP_new"}
     account_id = str(payee.account_id)
-    assert audited(session, payee.user.id) == [
+    assert audit_entries_of(session, payee.user.id) == [
         (
             "payout_account.renew_recipient",
             {"accountId": account_id, "recipientCode": former},
@@ -65,7 +65,7 @@ def test_resubmitted_recipient_code_changes_nothing(session: Session, payee: Pay
     assert not replace_account(session, payee, current_recipient(session, payee))
 
     assert row_of(session, "payout_accounts", id=payee.account_id) == before
-    assert audited(session, payee.user.id) == []
+    assert audit_entries_of(session, payee.user.id) == []
 
 
 def test_changed_recipient_code_changes_the_batch_fingerprint(session: Session, payee: Payee) -> None:

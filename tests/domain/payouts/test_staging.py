@@ -19,7 +19,7 @@ from marketplace.payouts.batches.staging import NothingToStageError
 from marketplace.payouts.texts import PAYOUT_BATCH_STAGED_BODY
 from marketplace.platform.features import SCHEDULED_PAYOUTS, feature_setting_key
 from marketplace.platform.halts import halt_payouts
-from tests.support.finance import act_of, audited, make_officer, notification_types_of
+from tests.support.finance import act_of, audit_entries_of, make_officer, notification_types_of
 from tests.support.payouts import (
     OWED_MINOR,
     Payee,
@@ -355,7 +355,7 @@ def test_staging_is_audited_and_notifies_the_other_officers(session: Session) ->
 
     batch_id = staged_batch(session, make_payees(session, 1), officer=officer)
 
-    [(action, before, after)] = audited(session, batch_id)
+    [(action, before, after)] = audit_entries_of(session, batch_id)
     assert (action, before) == ("payout_batch.stage", None)
     assert after["status"] == "staged"
     assert (after["payments"], after["amountMinor"]) == (1, OWED_MINOR)

@@ -31,7 +31,7 @@ from tests.support.payouts import (
 )
 from tests.support.purchases import NOW, assert_ledger_is_consistent, row_of
 from tests.support.transfers import (
-    answer,
+    apply_status_response,
     batch_status,
     dispatch,
     dispatched_batch,
@@ -77,7 +77,7 @@ class Case:
             handle_transfer_report(self.session, self.transfer, outcome, **values)
 
     def poll(self, status: str, **values: Any) -> str:
-        return answer(self.session, self.transfer, status, **values)
+        return apply_status_response(self.session, self.transfer, status, **values)
 
     def balance_change(self, kind: str) -> int:
         """Return the change of the ledger balance of an account kind since before staging."""
@@ -181,7 +181,7 @@ def test_failed_wallet_payout_returns_to_the_wallet(session: Session) -> None:
     assert "back in your wallet" in body
     # A batch never includes a wallet balance without a request.
     assert body.endswith("or change it. You can request the payout again.")
-    answer(session, transfer, "success")
+    apply_status_response(session, transfer, "success")
     assert payable_balance_of(session, payee) == 0
     news = row_of(session, "notifications", user_id=payee.user.id, type="payout_sent")
     assert news["body"].endswith("We therefore took NGN 5,000.00 back from your wallet.")
@@ -307,7 +307,7 @@ def test_debt_of_cash_out_sent_after_all_is_collected_from_the_wallet(session: S
     [transfer] = [row for row in transfers_in(session, staged.batch_id) if row["user_id"] == payee.user.id]
     handle_transfer_report(session, transfer, "failed")
     request_payout(session, payee, OWED_MINOR)
-    answer(session, transfer, "success")
+    apply_status_response(session, transfer, "success")
     news = row_of(session, "notifications", user_id=payee.user.id, type="payout_sent")
     assert news["body"].endswith(
         "to your wallet. You owe us NGN 5,000.00."
@@ -365,7 +365,7 @@ def test_batch_is_finished_with_the_last_payout(session: Session) -> None:
     handle_transfer_report(session, third, "success")
 
     assert batch_status(session, batch_id) == "partially_failed"
-    answer(session, second, "success")
+    apply_status_response(session, second, "success")
     assert batch_status(session, batch_id) == "completed"
     handle_transfer_report(session, first, "reversed")
     assert batch_status(session, batch_id) == "partially_failed"

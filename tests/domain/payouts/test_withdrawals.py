@@ -54,7 +54,7 @@ from tests.support.purchases import (
     release,
     shipped_order,
 )
-from tests.support.rendered import rendered
+from tests.support.rendered import render
 
 MINIMUM = 100_000
 # The vendor's share of an order: 250,050 for the lamp minus 5 % commission, plus 50,000 for delivery.
@@ -63,12 +63,12 @@ SHARE = 250_050 - 12_502 + 50_000
 
 def withdraw(session: Session, payee: Payee, amount_minor: int, *, now: datetime = NOW) -> dict[str, Any]:
     payout = withdrawals.request_payout(session, caller=payee.user, amount_minor=amount_minor, now=now)
-    return rendered(PayoutView, payout)
+    return render(PayoutView, payout)
 
 
 def cash_out(session: Session, payee: Payee, amount_minor: int) -> dict[str, Any]:
     payout = withdrawals.request_cash_out(session, caller=payee.user, amount_minor=amount_minor, now=NOW)
-    return rendered(PayoutView, payout)
+    return render(PayoutView, payout)
 
 
 def make_shop_and_payee(session: Session) -> tuple[Shop, Payee]:
@@ -84,13 +84,11 @@ def freeze(session: Session, order_id: UUID) -> None:
 
 def balance(session: Session, payee: Payee, *, now: datetime = NOW) -> dict[str, Any]:
     assert payee.store_id is not None
-    return rendered(
-        VendorBalanceView, balances.show_store_balance(session, vendor_id=payee.store_id, now=now)
-    )
+    return render(VendorBalanceView, balances.show_store_balance(session, vendor_id=payee.store_id, now=now))
 
 
 def wallet(session: Session, payee: Payee, *, now: datetime = NOW) -> dict[str, Any]:
-    return rendered(WalletView, balances.show_wallet_balance(session, user_id=payee.user.id, now=now))
+    return render(WalletView, balances.show_wallet_balance(session, user_id=payee.user.id, now=now))
 
 
 class TestWithdrawal:
@@ -333,7 +331,7 @@ class TestCancellation:
     def test_cancelled_withdrawal_returns_to_the_balance(self, session: Session) -> None:
         payee = make_payee(session)
         payout = withdraw(session, payee, 200_000)
-        after = rendered(
+        after = render(
             PayoutView,
             withdrawals.cancel_request(
                 session, payout_id=payout["id"], caller=payee.user, now=later(hours=1)

@@ -17,7 +17,7 @@ from marketplace.orders.pricing import Fees, OrderLine, price_order
 from marketplace.platform import halts
 from marketplace.proposals import operations, queries, states
 from marketplace.proposals.operations import DueProposalsResult, ProposalExpiredError, StaleProposalError
-from tests.support.finance import audited, notification_types_of
+from tests.support.finance import audit_entries_of, notification_types_of
 from tests.support.proposals import (
     FEE,
     REASON,
@@ -147,7 +147,7 @@ class TestDeciding:
         proposal_id = propose(session)
         approve(session, proposal_id)
 
-        steps = audited(session, proposal_id)
+        steps = audit_entries_of(session, proposal_id)
         assert [action for action, _, _ in steps] == [
             "proposal.file",
             "proposal.approve",
@@ -200,7 +200,7 @@ class TestDeciding:
         assert (row["status"], row["rejection_reason"]) == ("rejected", "Not now.")
         assert setting(session, KEY) == SERVICE_FEE_MINOR
         assert notification_types_of(session, proposer.id) == ["proposal_rejected"]
-        assert [action for action, _, _ in audited(session, proposal_id)][-1] == "proposal.reject"
+        assert [action for action, _, _ in audit_entries_of(session, proposal_id)][-1] == "proposal.reject"
 
     def test_proposer_may_withdraw_own_proposal(self, session: Session) -> None:
         proposer = make_admin(session)
@@ -222,7 +222,7 @@ class TestDeciding:
             approve(session, too_late, now=NOW + timedelta(days=7))
         assert status(session, in_time) == "active"
         assert status(session, too_late) == "expired"
-        assert [action for action, _, _ in audited(session, too_late)][-1] == "proposal.expire"
+        assert [action for action, _, _ in audit_entries_of(session, too_late)][-1] == "proposal.expire"
 
 
 class TestReading:
@@ -287,7 +287,7 @@ class TestSchedule:
             row = proposal_row(session, proposal_id)
             assert (row["status"], row["activated_at"]) == ("active", later(hours=2))
             assert setting(session, KEY) == 15_000
-            assert audited(session, proposal_id)[-1][0] == "proposal.activate"
+            assert audit_entries_of(session, proposal_id)[-1][0] == "proposal.activate"
 
     def test_due_proposal_takes_effect_on_approval(self, database: Database) -> None:
         with database.transaction() as session:

@@ -12,7 +12,7 @@ from marketplace.providers.gateway.records import GatewayRecord, RecordKind
 from marketplace.reconciliation import ledger_check
 from marketplace.reconciliation.resolution import ResolutionNotAllowedError
 from tests.support.finance import make_officer
-from tests.support.reconciliation import Double, Forgetful, ReconciledService, service
+from tests.support.reconciliation import ReconciledService, RecordsWithEmptyLists, RecordsWrapper, service
 from tests.support.reconciliation_resolution import resolve
 
 __all__ = ["service"]
@@ -23,7 +23,7 @@ BY_TWO = "every accepted difference above the single-approver limit has two appr
 PAID_MINOR, FEE_MINOR = 200_000, 1_000
 
 
-class RecordsWithoutLookup(Forgetful):
+class RecordsWithoutLookup(RecordsWithEmptyLists):
     """Gateway records without any record that can be fetched by id."""
 
     def fetch_record(self, kind: RecordKind, gateway_id: str) -> GatewayRecord | None:
@@ -31,7 +31,7 @@ class RecordsWithoutLookup(Forgetful):
         return None
 
 
-class RecordsWithoutTransfers(Double):
+class RecordsWithoutTransfers(RecordsWrapper):
     """Gateway records without transfers; the transferred amounts are back in the balance."""
 
     def list_records(

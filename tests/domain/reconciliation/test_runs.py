@@ -26,7 +26,7 @@ from tasks.all_tasks import get_periodic_task
 from tasks.dispatcher import Dispatcher
 from tests.support.depth import sample
 from tests.support.purchases import assert_ledger_is_consistent
-from tests.support.reconciliation import Double, ReconciledService, service
+from tests.support.reconciliation import ReconciledService, RecordsWrapper, service
 from tests.support.reconciliation_resolution import resolve
 
 __all__ = ["service"]
@@ -38,7 +38,7 @@ class _KilledError(BaseException):
     """Simulate a killed worker: no handler catches this exception."""
 
 
-class KilledAfterPages(Double):
+class KilledAfterPages(RecordsWrapper):
     """Gateway records in a process that dies after a number of pages."""
 
     def __init__(self, records: GatewayRecords, pages: int) -> None:
@@ -61,7 +61,7 @@ class KilledAfterPages(Double):
         return self._counted(super().list_records(kind, since=since, until=until))
 
 
-class RecordsDuringPayments(Double):
+class RecordsDuringPayments(RecordsWrapper):
     """Gateway records with a payment during each list call."""
 
     def __init__(self, records: GatewayRecords, pay: Callable[[], None]) -> None:
@@ -75,14 +75,14 @@ class RecordsDuringPayments(Double):
         return super().list_records(kind, since=since, until=until)
 
 
-class FailingRecords(Double):
+class FailingRecords(RecordsWrapper):
     """Gateway records that raise an unexpected error."""
 
     def fetch_balance(self) -> int:
         raise OverflowError("date value out of range")
 
 
-class MiscountingRecords(Double):
+class MiscountingRecords(RecordsWrapper):
     """Gateway records with a balance that differs from the sum of movements."""
 
     def fetch_balance(self) -> int:

@@ -21,9 +21,9 @@ from tests.support.messaging import (
     log_delivery,
     message,
     messages_of,
-    some_id,
-    some_number,
     status,
+    unique_message_id,
+    unique_phone_number,
 )
 from tests.support.purchases import (
     NOW,
@@ -92,7 +92,7 @@ SHOWN = {
 
 @pytest.mark.parametrize("kind", MESSAGES)
 def test_message_of_each_type_is_stored(database: Database, kind: str) -> None:
-    sender = some_number()
+    sender = unique_phone_number()
     sent = message(kind, sender=sender, context={"from": "2348000000001", "id": "wamid.before"})
     inbox_id = receive(database, envelope(sent, names={sender: "Ada"}))
 
@@ -114,7 +114,7 @@ def test_message_of_each_type_is_stored(database: Database, kind: str) -> None:
 
 
 def test_list_reply_is_stored_with_the_title_as_text(database: Database) -> None:
-    sender = some_number()
+    sender = unique_phone_number()
     chosen = {"type": "list_reply", "list_reply": {"id": "l1", "title": "Refunds"}}
 
     assert (
@@ -125,7 +125,7 @@ def test_list_reply_is_stored_with_the_title_as_text(database: Database) -> None
 
 
 def test_message_delivered_twice_is_stored_once(database: Database) -> None:
-    sender = some_number()
+    sender = unique_phone_number()
     sent = message(sender=sender)
 
     assert deliver(database, envelope(sent)) == "processed"
@@ -140,7 +140,7 @@ class TestSenderProfile:
     """A contact is linked to the profile with the phone number, unless several profiles have the number."""
 
     def test_sender_is_linked_to_the_profile_with_same_number(self, database: Database) -> None:
-        sender = some_number()
+        sender = unique_phone_number()
         person = self.person(database, phone=f"+{sender}")
 
         deliver(database, envelope(message(sender=sender)))
@@ -148,7 +148,7 @@ class TestSenderProfile:
         assert stored_messages(database, sender)[0]["profile_id"] == person
 
     def test_number_of_several_profiles_is_not_linked(self, database: Database) -> None:
-        sender = some_number()
+        sender = unique_phone_number()
         self.person(database, phone=f"+{sender}")
         self.person(database, phone=f"+{sender}")
 
@@ -157,7 +157,7 @@ class TestSenderProfile:
         assert stored_messages(database, sender)[0]["profile_id"] is None
 
     def test_later_message_links_a_new_profile_to_the_contact(self, database: Database) -> None:
-        sender = some_number()
+        sender = unique_phone_number()
         deliver(database, envelope(message(sender=sender, timestamp="1763631500")))
         assert stored_messages(database, sender)[0]["profile_id"] is None
         person = self.person(database, phone=f"+{sender}")
@@ -207,7 +207,7 @@ class TestSenderProfile:
     "timestamp", [None, 1763631000, "", "-5", "99999999999999", "1" * 5_000, "0", "soon", "\u0661"]
 )
 def test_invalid_timestamp_is_replaced_by_the_time_of_receipt(database: Database, timestamp: Any) -> None:
-    sender = some_number()
+    sender = unique_phone_number()
 
     assert deliver(database, envelope(message(sender=sender, timestamp=timestamp))) == "processed"
 
@@ -216,7 +216,7 @@ def test_invalid_timestamp_is_replaced_by_the_time_of_receipt(database: Database
 
 def test_future_timestamp_is_replaced_by_the_time_of_receipt(database: Database) -> None:
     """A timestamp in the future would otherwise stay the contact's latest message forever."""
-    sender = some_number()
+    sender = unique_phone_number()
 
     assert deliver(database, envelope(message(sender=sender, timestamp="4102444800"))) == "processed"
 
@@ -226,7 +226,7 @@ def test_future_timestamp_is_replaced_by_the_time_of_receipt(database: Database)
 
 
 def test_shared_contacts_are_stored(database: Database) -> None:
-    sender = some_number()
+    sender = unique_phone_number()
     shared = [{"name": {"formatted_name": "Bola"}}]
 
     assert deliver(database, envelope(message("contacts", sender=sender, contacts=shared))) == "processed"
@@ -238,7 +238,7 @@ class TestSplitEnvelopes:
     """Each message or status of an envelope becomes a separate delivery."""
 
     def test_items_of_an_envelope_are_processed_separately(self, database: Database) -> None:
-        mark, sender, other = some_id(), some_number(), some_number()
+        mark, sender, other = unique_message_id(), unique_phone_number(), unique_phone_number()
         ours = database.in_transaction(log_delivery)
         first = message(sender=sender, id=f"{mark}1")
         spoilt = message(id=f"{mark}2") | {"from": None}
@@ -275,7 +275,7 @@ class TestSplitEnvelopes:
             assert letter["error"] == "from of the message or status is missing"
 
     def test_envelope_delivered_twice_stores_each_message_once(self, database: Database) -> None:
-        mark, sender = some_id(), some_number()
+        mark, sender = unique_message_id(), unique_phone_number()
         body = envelope(*(message(sender=sender, id=f"{mark}{number}") for number in range(5)))
         for _ in range(2):
             process(database, receive(database, body))
@@ -288,7 +288,7 @@ class TestSplitEnvelopes:
     def test_split_deliveries_are_queued_after_the_commit(
         self, database: Database, sent_wakeups: list[tuple[Any, ...]]
     ) -> None:
-        mark = some_id()
+        mark = unique_message_id()
         inbox_id = receive(database, envelope(message(id=f"{mark}1"), message(id=f"{mark}2")))
 
         process(database, inbox_id)
@@ -382,7 +382,7 @@ class TestStatuses:
 
     def test_status_before_the_stored_message_is_retried(self, database: Database) -> None:
         """The provider may report a status before the response to our request is stored."""
-        ours = some_id()
+        ours = unique_message_id()
         inbox_id = receive(database, envelope(status(ours, "sent")))
         assert process(database, inbox_id) == ProcessingResult("retrying", later(seconds=1))
 
@@ -400,7 +400,7 @@ class TestStatuses:
         assert self.log_of(database, ours)["status"] == "sent"
 
     def test_status_of_unrecognized_message_is_ignored_after_the_last_retry(self, database: Database) -> None:
-        inbox_id = receive(database, envelope(status(some_id(), "read")))
+        inbox_id = receive(database, envelope(status(unique_message_id(), "read")))
         now = NOW
         for _ in RETRY_DELAYS_SECONDS:
             result = process(database, inbox_id, now)
@@ -473,7 +473,7 @@ def test_message_id_cannot_make_a_gateway_event_a_duplicate(database: Database) 
 
 
 def test_phone_numbers_and_texts_are_not_logged(database: Database) -> None:
-    sender = some_number()
+    sender = unique_phone_number()
     sent = message(sender=sender, text={"body": "my-secret-words"})
     with capture_logs() as logs:
         deliver(database, envelope(sent, names={sender: "Ada Obi"}))

@@ -28,7 +28,7 @@ from marketplace.webhooks.replay import (
 )
 from tests.support import messaging as messages
 from tests.support.alerts import alerts_about
-from tests.support.finance import audited, make_officer, refund, refunds_of
+from tests.support.finance import audit_entries_of, make_officer, refund, refunds_of
 from tests.support.gateway import charge_data, event_of
 from tests.support.gateway_events import transfer_data
 from tests.support.purchases import (
@@ -137,7 +137,7 @@ def counts(database: Database) -> dict[str, int]:
 
 def audit_of(database: Database, inbox_id: UUID) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
     with database.reading() as session:
-        return audited(session, inbox_id)
+        return audit_entries_of(session, inbox_id)
 
 
 def open_alert(database: Database, subject: str) -> dict[str, Any] | None:

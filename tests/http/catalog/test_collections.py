@@ -12,7 +12,7 @@ from marketplace.catalog.models import Product
 from marketplace.infra.db import Database
 from marketplace.vendors.models import VendorProfile
 from tests.support.market import Bearer, Market, Store
-from tests.support.product_api import faults_of, ids_of, listing
+from tests.support.product_api import faults_of, ids_of, listing_body
 from tests.support.resource_usage import counted_statements
 
 ROUTES = ("trending", "new-arrivals", "exclusives")
@@ -173,7 +173,7 @@ class TestExclusiveFlag:
     ) -> None:
         store = market.store(verified=True)
         made = client.post(
-            "/api/products", json=listing(market, exclusive=True), headers=bearer(store.user_id)
+            "/api/products", json=listing_body(market, exclusive=True), headers=bearer(store.user_id)
         )
         assert made.status_code == 201
         assert made.json["data"]["exclusive"] is True
@@ -196,7 +196,7 @@ class TestExclusiveFlag:
         headers = bearer(store.user_id)
         product_id = market.product(store)
         for response in (
-            client.post("/api/products", json=listing(market, exclusive=True), headers=headers),
+            client.post("/api/products", json=listing_body(market, exclusive=True), headers=headers),
             client.put(f"/api/products/{product_id}", json={"exclusive": True}, headers=headers),
         ):
             assert response.status_code == 422
@@ -213,7 +213,7 @@ class TestExclusiveFlag:
     ) -> None:
         made = client.post(
             "/api/products",
-            json=listing(market, exclusive=True, vendorId=str(store.id)),
+            json=listing_body(market, exclusive=True, vendorId=str(store.id)),
             headers=bearer(market.staff("moderator")),
         )
         assert made.status_code == 201

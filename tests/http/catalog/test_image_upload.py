@@ -19,7 +19,7 @@ from tests.support.checked_client import checked_app
 from tests.support.market import Bearer, Market, Store
 from tests.support.object_storage import InMemoryStorage
 from tests.support.probes import assert_problem, changed, faults
-from tests.support.sample_images import encoded, gradient, opened, photo
+from tests.support.sample_images import decode_image, encode_image, gradient, photo
 
 PATH = "/api/products/images"
 MEGABYTE = 1024 * 1024
@@ -120,7 +120,7 @@ class TestAcceptedUploads:
                 one["contentType"],
                 IMMUTABLE_CACHE_CONTROL,
             )
-            assert opened(stored.content).size == (one["width"], one["height"])
+            assert decode_image(stored.content).size == (one["width"], one["height"])
         row = market.row(Image, UUID(data["id"]))
         assert (row.status, row.width, row.height, row.content_type) == ("ready", 2000, 1000, "image/jpeg")
         assert row.key == key_of(data["sizes"][0]["url"])
@@ -129,7 +129,7 @@ class TestAcceptedUploads:
     @pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF"])
     def test_format_is_detected_from_content(self, vendor: Uploader, kind: str) -> None:
         """The client's file name and content type are ignored."""
-        response = vendor.send(encoded(gradient(30, 20), kind), "invoice.pdf", "application/pdf")
+        response = vendor.send(encode_image(gradient(30, 20), kind), "invoice.pdf", "application/pdf")
 
         data = response.json["data"]
         formats = {"image/webp", f"image/{kind.lower()}"}

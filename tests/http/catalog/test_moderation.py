@@ -15,7 +15,7 @@ from marketplace.infra.db import Database
 from tests.support.audit_and_notifications import audit_of, notifications_of
 from tests.support.market import Bearer, Market, Store
 from tests.support.moderation import screen_by_rules_alone
-from tests.support.product_api import faults_of, ids_of, listed, listing
+from tests.support.product_api import faults_of, ids_of, list_products, listing_body
 from tests.support.threads import at_once
 
 REASON = {"reason": "The picture shows another article."}
@@ -123,14 +123,14 @@ class TestDecisions:
         officer: dict[str, str],
     ) -> None:
         product_id = held_product(market, store, title="Reading lamp")
-        assert ids_of(listed(client, vendor=store.id)) == []
+        assert ids_of(list_products(client, vendor=store.id)) == []
 
         response = decide(client, product_id, "approve", officer, note="Fine.")
 
         assert response.status_code == 200
         assert not ModeratedProduct().validate(response.json["data"])
         assert (response.json["data"]["status"], response.json["data"]["reviewReasons"]) == ("published", [])
-        assert ids_of(listed(client, vendor=store.id)) == [product_id]
+        assert ids_of(list_products(client, vendor=store.id)) == [product_id]
         [row] = audit_of(database, product_id)
         assert (row["action"], row["actor"]) == ("product.approve", "moderator")
         assert row["before"]["status"] == "in_review"
@@ -182,11 +182,11 @@ class TestDecisions:
         bearer: Bearer,
     ) -> None:
         product_id = market.product(store, price_minor=777_000)
-        assert ids_of(listed(client, vendor=store.id)) == [product_id]
+        assert ids_of(list_products(client, vendor=store.id)) == [product_id]
 
         assert decide(client, product_id, "takedown", officer).json["data"]["status"] == "removed"
 
-        assert ids_of(listed(client, vendor=store.id)) == []
+        assert ids_of(list_products(client, vendor=store.id)) == []
         assert client.get(f"/api/products/{product_id}").status_code == 404
         owner = bearer(store.user_id)
         for change in ({"status": "published"}, {"title": "Another"}):
@@ -201,7 +201,7 @@ class TestDecisions:
         ]
 
         assert decide(client, product_id, "approve", officer).json["data"]["status"] == "published"
-        assert ids_of(listed(client, vendor=store.id)) == [product_id]
+        assert ids_of(list_products(client, vendor=store.id)) == [product_id]
         assert [row["action"] for row in audit_of(database, product_id)][-1] == "product.restore"
 
     @pytest.mark.parametrize(
@@ -392,7 +392,7 @@ def test_held_product_is_published_after_vendor_corrects_the_text(
 ) -> None:
     owner = bearer(store.user_id)
     made = client.post(
-        "/api/products", json=listing(market, description="WhatsApp me on 0803 123 4567"), headers=owner
+        "/api/products", json=listing_body(market, description="WhatsApp me on 0803 123 4567"), headers=owner
     ).json["data"]
     assert (made["status"], made["reviewState"], made["reviewReasons"]) == ("in_review", "screening", [])
     product_id = UUID(made["id"])
@@ -417,7 +417,7 @@ def test_held_product_is_published_after_vendor_corrects_the_text(
     )
     database.in_transaction(screen_by_rules_alone, product_id=product_id, now=market.now)
 
-    assert ids_of(listed(client, vendor=store.id)) == [product_id]
+    assert ids_of(list_products(client, vendor=store.id)) == [product_id]
     kinds = [notification["type"] for notification in notifications_of(database, store.user_id)]
     assert kinds == ["product_held", "product_published"]
 

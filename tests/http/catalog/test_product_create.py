@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 from blueprints.catalog.products.schemas import ProductDetail
 from marketplace.infra.db import Database
 from tests.support.market import Bearer, Market, Store
-from tests.support.product_api import faults_of, listing, screenings_of
+from tests.support.product_api import count_screenings, faults_of, listing_body
 
 
 def test_new_product_is_queued_for_screening(
@@ -19,7 +19,7 @@ def test_new_product_is_queued_for_screening(
 
     response = client.post(
         "/api/products",
-        json=listing(
+        json=listing_body(
             market,
             title="  Reading \n lamp ",
             imageIds=image_ids,
@@ -39,7 +39,7 @@ def test_new_product_is_queued_for_screening(
     assert [image["id"] for image in data["images"]] == image_ids
     assert data["imageUrl"] == data["images"][0]["url"]
     assert data["publishedAt"] is None
-    assert screenings_of(database, data["id"]) == 1
+    assert count_screenings(database, data["id"]) == 1
     assert client.get(f"/api/products/{data['id']}").status_code == 404
 
 
@@ -47,12 +47,12 @@ def test_new_draft_is_not_screened(
     client: FlaskClient, market: Market, store: Store, database: Database, bearer: Bearer
 ) -> None:
     response = client.post(
-        "/api/products", json=listing(market, status="draft"), headers=bearer(store.user_id)
+        "/api/products", json=listing_body(market, status="draft"), headers=bearer(store.user_id)
     )
 
     assert response.status_code == 201
     assert response.json["data"]["status"] == "draft"
-    assert screenings_of(database, response.json["data"]["id"]) == 0
+    assert count_screenings(database, response.json["data"]["id"]) == 0
 
 
 def test_product_staff_may_list_for_a_vendor(
@@ -60,16 +60,16 @@ def test_product_staff_may_list_for_a_vendor(
 ) -> None:
     moderator = market.staff("moderator")
     image_id = str(market.image(moderator))
-    body = listing(market, vendorId=str(store.id), imageIds=[image_id])
+    body = listing_body(market, vendorId=str(store.id), imageIds=[image_id])
 
     made = client.post("/api/products", json=body, headers=bearer(moderator))
     assert made.status_code == 201
     assert made.json["data"]["vendor"]["id"] == str(store.id)
 
-    unnamed = client.post("/api/products", json=listing(market), headers=bearer(moderator))
+    unnamed = client.post("/api/products", json=listing_body(market), headers=bearer(moderator))
     assert (unnamed.status_code, faults_of(unnamed)) == (422, ["vendorId"])
     unknown = client.post(
-        "/api/products", json=listing(market, vendorId=str(uuid4())), headers=bearer(moderator)
+        "/api/products", json=listing_body(market, vendorId=str(uuid4())), headers=bearer(moderator)
     )
     assert (unknown.status_code, faults_of(unknown)) == (422, ["vendorId"])
     without = client.post("/api/products", json=body, headers=bearer(market.staff("finance")))
@@ -79,15 +79,15 @@ def test_product_staff_may_list_for_a_vendor(
 def test_listing_without_own_active_store_is_refused(
     client: FlaskClient, market: Market, store: Store, bearer: Bearer
 ) -> None:
-    assert client.post("/api/products", json=listing(market)).status_code == 401
+    assert client.post("/api/products", json=listing_body(market)).status_code == 401
     storeless = market.person(role="vendor")
     suspended = market.store(status="suspended")
     for user_id in (market.person(), storeless, suspended.user_id):
-        response = client.post("/api/products", json=listing(market), headers=bearer(user_id))
+        response = client.post("/api/products", json=listing_body(market), headers=bearer(user_id))
         assert (response.status_code, response.json["code"]) == (403, "AUTH_FORBIDDEN")
     other = client.post(
         "/api/products",
-        json=listing(market, vendorId=str(market.store().id)),
+        json=listing_body(market, vendorId=str(market.store().id)),
         headers=bearer(store.user_id),
     )
     assert other.status_code == 403
@@ -133,7 +133,9 @@ def test_invalid_field_is_named(
     change: dict[str, Any],
     faults: list[str],
 ) -> None:
-    response = client.post("/api/products", json=listing(market, **change), headers=bearer(store.user_id))
+    response = client.post(
+        "/api/products", json=listing_body(market, **change), headers=bearer(store.user_id)
+    )
     assert response.status_code == 422
     assert faults_of(response) == faults
 
@@ -149,7 +151,7 @@ def test_image_of_another_user_is_refused(
 ) -> None:
     image_ids = [str(market.image(store.user_id)), str(market.image(market.person()))]
     response = client.post(
-        "/api/products", json=listing(market, imageIds=image_ids), headers=bearer(store.user_id)
+        "/api/products", json=listing_body(market, imageIds=image_ids), headers=bearer(store.user_id)
     )
     assert response.status_code == 422
     assert faults_of(response) == ["imageIds[1]"]

@@ -16,7 +16,7 @@ from marketplace.catalog.moderation.staff_actions import BULK_DELETION_REASON
 from marketplace.infra.db import Database
 from tests.support.audit_and_notifications import audit_of, notifications_of
 from tests.support.market import Bearer, Market, Store
-from tests.support.product_api import faults_of, ids_of, listed
+from tests.support.product_api import faults_of, ids_of, list_products
 from tests.support.purchases import apply, make_charge, make_intent, make_product, make_shop, place, status_of
 
 REASON = "Counterfeit goods."
@@ -66,11 +66,11 @@ class TestSingleDeletion:
         self, client: FlaskClient, market: Market, store: Store, bearer: Bearer
     ) -> None:
         product_id = market.product(store)
-        assert ids_of(listed(client, vendor=store.id)) == [product_id]
+        assert ids_of(list_products(client, vendor=store.id)) == [product_id]
 
         delete(client, product_id, bearer(store.user_id))
 
-        assert ids_of(listed(client, vendor=store.id)) == []
+        assert ids_of(list_products(client, vendor=store.id)) == []
         assert client.get(f"/api/products/{product_id}").status_code == 404
 
     def test_staff_deletion_is_audited_and_vendor_is_notified(
@@ -187,7 +187,7 @@ class TestBulkDeletion:
         other = market.store()
         first, second = market.product(store), market.product(other, status="in_review")
         gone, unknown = market.product(store, status="deleted"), uuid4()
-        assert ids_of(listed(client, vendor=store.id)) == [first]
+        assert ids_of(list_products(client, vendor=store.id)) == [first]
 
         response = delete_all(client, bearer(market.staff("admin")), second, unknown, first, gone)
 
@@ -198,7 +198,7 @@ class TestBulkDeletion:
             "alreadyDeleted": [str(gone)],
             "missing": [str(unknown)],
         }
-        assert ids_of(listed(client, vendor=store.id)) == []
+        assert ids_of(list_products(client, vendor=store.id)) == []
         for product_id, owner, status in ((first, store, "published"), (second, other, "in_review")):
             [row] = audit_of(database, product_id)
             assert (row["before"]["status"], row["after"]["status"]) == (status, "deleted")

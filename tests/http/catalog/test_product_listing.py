@@ -12,7 +12,7 @@ from marketplace.catalog.models import Product
 from marketplace.infra.db import Database
 from marketplace.platform.models import Campus
 from tests.support.market import Bearer, Market, Store
-from tests.support.product_api import faults_of, ids_of, listed
+from tests.support.product_api import faults_of, ids_of, list_products
 from tests.support.resource_usage import counted_statements
 
 
@@ -23,7 +23,7 @@ def test_card_has_the_documented_fields(client: FlaskClient, market: Market) -> 
         store, images=(image_id,), cover_key="products/a.webp", rating_sum=5, rating_count=1
     )
 
-    answer = listed(client, vendor=store.id)
+    answer = list_products(client, vendor=store.id)
 
     assert not ProductCard(many=True).validate(answer["data"])
     (card,) = answer["data"]
@@ -66,7 +66,7 @@ def test_only_published_products_of_open_stores_are_listed(client: FlaskClient, 
     for status in ("draft", "in_review", "rejected", "paused", "removed", "deleted"):
         market.product(market.store(), status=status)
 
-    assert set(ids_of(listed(client, campus=market.campus_id))) == {shown, back}
+    assert set(ids_of(list_products(client, campus=market.campus_id))) == {shown, back}
 
 
 def test_each_filter_narrows_the_listing(client: FlaskClient, market: Market) -> None:
@@ -80,7 +80,7 @@ def test_each_filter_narrows_the_listing(client: FlaskClient, market: Market) ->
     campus = market.row(Campus, market.campus_id)
 
     def found(**query: Any) -> set[UUID]:
-        return set(ids_of(listed(client, **{"campus": market.campus_id} | query)))
+        return set(ids_of(list_products(client, **{"campus": market.campus_id} | query)))
 
     assert found() == {cheap, dear, sold}
     assert found(campus=campus.slug) == {cheap, dear, sold}
@@ -109,7 +109,7 @@ def test_category_slug_includes_subcategories(client: FlaskClient, market: Marke
     product_id = market.product(market.store(), category_id=child)
     slug = f"category-{parent.hex[:12]}"
 
-    assert ids_of(listed(client, category=slug)) == [product_id]
+    assert ids_of(list_products(client, category=slug)) == [product_id]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def pages(client: FlaskClient, **query: Any) -> list[list[UUID]]:
     """Fetch all pages by cursor, at most fifty."""
     found = []
     for _ in range(50):
-        answer = listed(client, **query)
+        answer = list_products(client, **query)
         found.append(ids_of(answer))
         cursor = answer["meta"]["next_cursor"]
         assert answer["meta"]["has_more"] is (cursor is not None)
@@ -180,12 +180,12 @@ def test_products_added_between_pages_shift_no_page(
     client: FlaskClient, market: Market, store: Store
 ) -> None:
     made = [market.product(store) for _ in range(6)]
-    first = listed(client, vendor=store.id, limit=3)
+    first = list_products(client, vendor=store.id, limit=3)
 
     for minutes in range(4):
         market.product(store, published_at=market.now + timedelta(minutes=minutes))
     market.change(Product, made[0], status="paused")
-    second = listed(client, vendor=store.id, limit=3, cursor=first["meta"]["next_cursor"])
+    second = list_products(client, vendor=store.id, limit=3, cursor=first["meta"]["next_cursor"])
 
     assert ids_of(first) == made[:3]
     assert ids_of(second) == made[3:]
@@ -196,7 +196,7 @@ def test_cursor_of_another_query_or_tampered_cursor_is_refused(
 ) -> None:
     for _ in range(3):
         market.product(store)
-    cursor = listed(client, vendor=store.id, limit=1)["meta"]["next_cursor"]
+    cursor = list_products(client, vendor=store.id, limit=1)["meta"]["next_cursor"]
     flipped = ("B" if cursor[0] == "A" else "A") + cursor[1:]
 
     for query in (
@@ -210,7 +210,7 @@ def test_cursor_of_another_query_or_tampered_cursor_is_refused(
         response = client.get("/api/products", query_string=query)
         assert response.status_code == 422, query
         assert faults_of(response) == ["cursor"]
-    assert ids_of(listed(client, vendor=store.id, limit=2, cursor=cursor))
+    assert ids_of(list_products(client, vendor=store.id, limit=2, cursor=cursor))
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_listing_takes_a_fixed_number_of_statements(
         for _ in range(number):
             market.product(store)
         with counted_statements(database) as seen:
-            listed(client, vendor=store.id, category=market.category_id, limit=limit)
+            list_products(client, vendor=store.id, category=market.category_id, limit=limit)
         counts.append(len(seen))
 
     assert counts[0] == counts[1] <= 3
@@ -283,7 +283,7 @@ def test_refused_change_keeps_the_cached_listing(
     client: FlaskClient, market: Market, store: Store, database: Database, bearer: Bearer
 ) -> None:
     product_id = market.product(store)
-    listed(client, vendor=store.id)
+    list_products(client, vendor=store.id)
 
     refused = client.put(
         f"/api/products/{product_id}",
@@ -293,5 +293,5 @@ def test_refused_change_keeps_the_cached_listing(
 
     assert refused.status_code == 409
     with counted_statements(database) as seen:
-        listed(client, vendor=store.id)
+        list_products(client, vendor=store.id)
     assert seen == []

@@ -12,7 +12,7 @@ from marketplace.catalog.models import Product
 from marketplace.infra.db import Database
 from tests.support.market import Bearer, Market, Store
 from tests.support.moderation import screen_by_rules_alone
-from tests.support.product_api import faults_of, ids_of, listed, listing, screenings_of
+from tests.support.product_api import count_screenings, faults_of, ids_of, list_products, listing_body
 
 
 def put(client: FlaskClient, product_id: Any, bearer: dict[str, str], **body: Any) -> Any:
@@ -55,7 +55,7 @@ def test_update_with_same_values_changes_nothing(
 
     assert same.status_code == 200
     assert (same.json["data"]["status"], same.json["data"]["revision"]) == ("published", 1)
-    assert screenings_of(database, str(product_id)) == 0
+    assert count_screenings(database, str(product_id)) == 0
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_material_change_is_screened_again(
 
     assert response.status_code == 200
     assert response.json["data"]["status"] == "in_review"
-    assert screenings_of(database, str(product_id)) == 1
+    assert count_screenings(database, str(product_id)) == 1
 
 
 def test_resumed_product_is_screened_only_after_content_change(
@@ -100,13 +100,13 @@ def test_resumed_product_is_screened_only_after_content_change(
     assert put(client, product_id, headers, status="paused").json["data"]["status"] == "paused"
     assert client.get(f"/api/products/{product_id}").status_code == 404
     assert put(client, product_id, headers, status="published").json["data"]["status"] == "published"
-    assert screenings_of(database, str(product_id)) == 0
+    assert count_screenings(database, str(product_id)) == 0
 
     hidden = put(client, product_id, headers, status="paused", title="Something else")
     assert hidden.json["data"]["status"] == "paused"
     assert put(client, product_id, headers, quantity=6).json["data"]["status"] == "paused"
     assert put(client, product_id, headers, status="published").json["data"]["status"] == "in_review"
-    assert screenings_of(database, str(product_id)) == 1
+    assert count_screenings(database, str(product_id)) == 1
 
 
 @pytest.mark.parametrize(
@@ -205,8 +205,8 @@ def test_vendor_may_keep_image_uploaded_by_staff(
 def test_new_product_is_public_after_screening(
     client: FlaskClient, market: Market, store: Store, database: Database, bearer: Bearer
 ) -> None:
-    assert ids_of(listed(client, vendor=store.id)) == []
-    made = client.post("/api/products", json=listing(market), headers=bearer(store.user_id)).json["data"]
+    assert ids_of(list_products(client, vendor=store.id)) == []
+    made = client.post("/api/products", json=listing_body(market), headers=bearer(store.user_id)).json["data"]
 
     state = database.in_transaction(
         screen_by_rules_alone,
@@ -215,5 +215,5 @@ def test_new_product_is_public_after_screening(
     )
 
     assert state == "published"
-    assert ids_of(listed(client, vendor=store.id)) == [UUID(made["id"])]
+    assert ids_of(list_products(client, vendor=store.id)) == [UUID(made["id"])]
     assert client.get(f"/api/v1/products/{made['id']}").status_code == 200

@@ -37,7 +37,7 @@ from tests.support.probes import (
     from_address,
     probe_area,
     serve,
-    some_address,
+    unique_address,
 )
 
 area = probe_area()
@@ -166,7 +166,7 @@ def test_request_checks_run_in_fixed_order(services: Services, market: Market, b
 
     def send(headers: dict[str, str], **body: Any) -> Any:
         given = body or {"data": b"{", "content_type": "application/json"}
-        address = from_address(some_address())
+        address = from_address(unique_address())
         return probe.post("/api/probe/guarded", headers=headers, **given, **address)
 
     assert_problem(send({"Authorization": "Bearer x"}), 401, "AUTH_UNAUTHORIZED")

@@ -13,7 +13,7 @@ from marketplace.infra.cache import Cache
 from marketplace.services import Services
 from sandbox.servers import EmbeddedValkey
 from tests.support.market import Bearer
-from tests.support.probes import assert_problem, closed_port, eventually, probe_area, serve, some_address
+from tests.support.probes import assert_problem, closed_port, eventually, probe_area, serve, unique_address
 
 area = probe_area()
 PROXY = "192.0.2.1"
@@ -50,12 +50,12 @@ def behind(services: Services, hops: int) -> FlaskClient:
 def test_forged_forwarded_addresses_are_ignored(services: Services, hops: int) -> None:
     """A client can forge the start of the header; trusted proxies append the caller's address."""
     probe = behind(services, hops)
-    client = some_address()
+    client = unique_address()
     peer = client if hops == 0 else PROXY
     proxy_entries = {0: [], 1: [client], 2: [client, PROXY]}[hops]
-    for expected, spoofed in ((1, ()), (0, (some_address(),))):
+    for expected, spoofed in ((1, ()), (0, (unique_address(),))):
         assert remaining(probe, peer, ", ".join([*spoofed, *proxy_entries])) == expected
-    for spoofed in ((), (some_address(), some_address()), ("unknown",), ("",), ("\x7f", ",", " ")):
+    for spoofed in ((), (unique_address(), unique_address()), ("unknown",), ("",), ("\x7f", ",", " ")):
         line = ",".join([*spoofed, *proxy_entries])
         assert_problem(fetch(probe, peer, line), 429, "RATE_LIMIT_EXCEEDED")
 
@@ -63,28 +63,28 @@ def test_forged_forwarded_addresses_are_ignored(services: Services, hops: int) -
 def test_clients_behind_same_proxy_are_counted_separately(services: Services, hops: int) -> None:
     probe = behind(services, hops)
     for _ in range(3):
-        client = some_address()
+        client = unique_address()
         peer = client if hops == 0 else PROXY
         assert remaining(probe, peer, *{0: [], 1: [client], 2: [f"{client}, {PROXY}"]}[hops]) == 1
 
 
 def test_several_forwarded_headers_are_joined(services: Services) -> None:
     probe = behind(services, 2)
-    client = some_address()
-    assert remaining(probe, PROXY, some_address(), f"{client}, {PROXY}") == 1
+    client = unique_address()
+    assert remaining(probe, PROXY, unique_address(), f"{client}, {PROXY}") == 1
     assert remaining(probe, PROXY, client, PROXY) == 0
 
 
 def test_client_behind_fewer_proxies_than_configured_is_rate_limited(services: Services) -> None:
     probe = behind(services, 2)
-    client = some_address()
+    client = unique_address()
     assert [remaining(probe, PROXY, client) for _ in range(2)] == [1, 0]
     assert fetch(probe, PROXY, client).status_code == 429
 
 
 def test_request_on_unix_socket_without_forwarded_address_is_counted(services: Services) -> None:
     probe = behind(services, 1)
-    client = some_address()
+    client = unique_address()
     assert remaining(probe, "", client) == 1
     assert fetch(probe, "").status_code in (200, 429)
 
@@ -103,7 +103,7 @@ def test_addresses_of_same_ipv6_64_network_share_count(services: Services) -> No
 def test_ipv4_clients_on_ipv6_socket_are_counted_separately(services: Services) -> None:
     """All IPv4 clients appear as ::ffff:a.b.c.d, within a single 64-bit network."""
     probe = behind(services, 0)
-    first, second = some_address(), some_address()
+    first, second = unique_address(), unique_address()
     assert remaining(probe, f"::ffff:{first}") == 1
     assert remaining(probe, first) == 0
     assert remaining(probe, f"::ffff:{second}") == 1
@@ -119,12 +119,12 @@ def test_counts_continue_in_memory_while_cache_is_unreachable(
 ) -> None:
     port = closed_port()
     probe = serve(services, area, rate_limit_scale=1, cache=Cache(f"redis://127.0.0.1:{port}/0"))
-    client, user = some_address(), bearer(uuid4())
+    client, user = unique_address(), bearer(uuid4())
     assert [remaining(probe, client) for _ in range(2)] == [1, 0]
     refused = fetch(probe, client)
     assert_problem(refused, 429, "RATE_LIMIT_EXCEEDED")
     assert 1 <= int(refused.headers["Retry-After"]) <= 60
-    assert remaining(probe, some_address()) == 1
+    assert remaining(probe, unique_address()) == 1
     answer = probe.get("/api/probe/signed-in", headers=user)
     assert (answer.status_code, answer.headers["RateLimit-Remaining"]) == (200, "299")
     valkey = EmbeddedValkey(tmp_path / "valkey", port, durable=False)
@@ -137,4 +137,4 @@ def test_counts_continue_in_memory_while_cache_is_unreachable(
     finally:
         valkey.stop()
     assert fetch(probe, client).status_code == 429
-    assert remaining(probe, some_address()) == 1
+    assert remaining(probe, unique_address()) == 1

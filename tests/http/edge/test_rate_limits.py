@@ -26,7 +26,7 @@ from tests.support.probes import (
     from_address,
     probe_area,
     serve,
-    some_address,
+    unique_address,
 )
 
 area = probe_area()
@@ -105,7 +105,7 @@ class AddressedClient:
 
     def __init__(self, probe: FlaskClient) -> None:
         self.probe = probe
-        self.address = some_address()
+        self.address = unique_address()
 
     def get(self, path: str, headers: dict[str, str] | None = None, method: str = "GET") -> Any:
         path = path if path.startswith("/") else f"/api/probe/{path}"

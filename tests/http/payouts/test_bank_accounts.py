@@ -14,7 +14,17 @@ from tests.support.probes import assert_problem, faults
 from tests.support.purchases import NOW, later
 from tests.support.servers import dump_data
 from tests.support.shop_client import ShopClient
-from tests.support.store_profiles import GTB, OWN, ZENITH, accounts_of, changed, phone_of, put, shown, wire
+from tests.support.store_profiles import (
+    GTB,
+    OWN,
+    ZENITH,
+    accounts_of,
+    change_profile,
+    fetch_profile,
+    format_time,
+    put_profile,
+    set_phone,
+)
 
 pytestmark = pytest.mark.usefixtures("forgotten_banks")
 
@@ -23,7 +33,7 @@ class TestBankAccount:
     def test_new_account_has_the_holder_name_and_recipient_code_of_the_gateway(
         self, shop_client: ShopClient, gateway: TestGateway
     ) -> None:
-        data = changed(shop_client, {"bankAccount": GTB})
+        data = change_profile(shop_client, {"bankAccount": GTB})
 
         [row] = accounts_of(shop_client, shop_client.shop.vendor.id)
         assert data["bankAccount"] == {
@@ -32,9 +42,9 @@ class TestBankAccount:
             "bankName": "Guaranty Trust Bank",
             "accountNumber": "******7890",
             "accountName": row["account_name"],
-            "since": wire(NOW),
+            "since": format_time(NOW),
             "replacedAt": None,
-            "heldUntil": wire(later(hours=24)),
+            "heldUntil": format_time(later(hours=24)),
         }
         assert data["revision"] == 2
         # The gateway gives the same account the same code.
@@ -47,10 +57,10 @@ class TestBankAccount:
         self, shop_client: ShopClient, database_url: str, capfd: pytest.CaptureFixture[str]
     ) -> None:
         number, unknown = "7719203344", "0007719203"
-        changed(shop_client, {"bankAccount": GTB | {"accountNumber": number}})
+        change_profile(shop_client, {"bankAccount": GTB | {"accountNumber": number}})
         answer = shop_client.client.put(OWN, json=GTB | {"accountNumber": number}, headers=shop_client.buyer)
         assert answer.status_code == 200
-        assert put(shop_client, {"bankAccount": GTB | {"accountNumber": unknown}}).status_code == 422
+        assert put_profile(shop_client, {"bankAccount": GTB | {"accountNumber": unknown}}).status_code == 422
         [row] = accounts_of(shop_client, shop_client.shop.vendor.id)
         assert row["account_number"] == number
 
@@ -64,30 +74,30 @@ class TestBankAccount:
     def test_account_change_holds_payouts_for_a_day(
         self, shop_client: ShopClient, clock: MovableClock
     ) -> None:
-        [hold] = changed(shop_client, {"bankAccount": GTB})["payoutHolds"]
-        assert (hold["reason"], hold["until"]) == ("bank_account_changed", wire(later(hours=24)))
+        [hold] = change_profile(shop_client, {"bankAccount": GTB})["payoutHolds"]
+        assert (hold["reason"], hold["until"]) == ("bank_account_changed", format_time(later(hours=24)))
 
         clock.now = later(hours=24) - timedelta(microseconds=1)
-        assert shown(shop_client, shop_client.vendor)["payoutHolds"] == [hold]
+        assert fetch_profile(shop_client, shop_client.vendor)["payoutHolds"] == [hold]
         clock.now = later(hours=24)
-        data = shown(shop_client, shop_client.vendor)
+        data = fetch_profile(shop_client, shop_client.vendor)
         assert (data["payoutHolds"], data["bankAccount"]["heldUntil"]) == ([], None)
 
     def test_replaced_account_is_kept_and_same_account_changes_nothing(
         self, shop_client: ShopClient, clock: MovableClock
     ) -> None:
         vendor = shop_client.shop.vendor.id
-        changed(shop_client, {"bankAccount": GTB})
+        change_profile(shop_client, {"bankAccount": GTB})
         clock.now = later(hours=30)
-        again = changed(shop_client, {"bankAccount": GTB})
+        again = change_profile(shop_client, {"bankAccount": GTB})
         assert (again["revision"], again["payoutHolds"]) == (2, [])
         assert len(notifications_of(shop_client.database, vendor)) == 1
 
         clock.now = later(hours=31)
-        changed(shop_client, {"bankAccount": ZENITH})
+        change_profile(shop_client, {"bankAccount": ZENITH})
         clock.now = later(hours=32)
-        back = changed(shop_client, {"bankAccount": GTB})
-        assert [hold["until"] for hold in back["payoutHolds"]] == [wire(later(hours=56))]
+        back = change_profile(shop_client, {"bankAccount": GTB})
+        assert [hold["until"] for hold in back["payoutHolds"]] == [format_time(later(hours=56))]
 
         rows = accounts_of(shop_client, vendor)
         assert [(row["account_number"], row["created_at"], row["replaced_at"]) for row in rows] == [
@@ -99,23 +109,23 @@ class TestBankAccount:
         listed = shop_client.get(OWN, shop_client.vendor).json["data"]
         assert [(row["id"], row["replacedAt"]) for row in listed] == [
             (str(rows[2]["id"]), None),
-            (str(rows[1]["id"]), wire(later(hours=32))),
-            (str(rows[0]["id"]), wire(later(hours=31))),
+            (str(rows[1]["id"]), format_time(later(hours=32))),
+            (str(rows[0]["id"]), format_time(later(hours=31))),
         ]
 
     def test_account_change_notifies_current_and_recent_phone_numbers(
         self, shop_client: ShopClient, clock: MovableClock
     ) -> None:
         vendor = shop_client.shop.vendor.id
-        phone_of(shop_client, "+2348031234561")
+        set_phone(shop_client, "+2348031234561")
         clock.now = later(days=20)
-        phone_of(shop_client, "+2348031234562")
+        set_phone(shop_client, "+2348031234562")
         clock.now = later(days=45)
         # A number that is dropped and taken again is the current number, so no extra notification goes there.
         for last in (562, 563, 562, 563, 564, 563):
-            phone_of(shop_client, f"+2348031234{last}")
+            set_phone(shop_client, f"+2348031234{last}")
         clock.now = later(days=50, seconds=1)
-        changed(shop_client, {"bankAccount": GTB})
+        change_profile(shop_client, {"bankAccount": GTB})
 
         notifications = notifications_of(shop_client.database, vendor)
         assert {row["type"] for row in notifications} == {"bank_account_changed"}
@@ -137,8 +147,8 @@ class TestBankAccount:
 
     def test_notified_phone_numbers_are_limited_to_the_first_twenty(self, shop_client: ShopClient) -> None:
         for last in range(30):
-            phone_of(shop_client, f"+23480312345{last:02d}")
-        changed(shop_client, {"bankAccount": GTB})
+            set_phone(shop_client, f"+23480312345{last:02d}")
+        change_profile(shop_client, {"bankAccount": GTB})
         with shop_client.database.reading() as session:
             contacts = session.execute(
                 text(
@@ -151,8 +161,8 @@ class TestBankAccount:
 
     def test_account_change_is_audited_without_account_numbers(self, shop_client: ShopClient) -> None:
         vendor = shop_client.shop.vendor.id
-        changed(shop_client, {"bankAccount": GTB})
-        changed(shop_client, {"bankAccount": ZENITH})
+        change_profile(shop_client, {"bankAccount": GTB})
+        change_profile(shop_client, {"bankAccount": ZENITH})
 
         first, second = accounts_of(shop_client, vendor)
         acts = [
@@ -174,10 +184,10 @@ class TestBankAccount:
     def test_unknown_bank_account_refuses_the_complete_update(
         self, shop_client: ShopClient, account: dict[str, str], named: list[str], reason: str | None
     ) -> None:
-        answer = put(shop_client, {"description": "New", "bankAccount": account})
+        answer = put_profile(shop_client, {"description": "New", "bankAccount": account})
         assert (faults(answer), answer.json.get("reason")) == (named, reason)
         assert account["accountNumber"] not in answer.text
-        assert shown(shop_client)["description"] == ""
+        assert fetch_profile(shop_client)["description"] == ""
         assert accounts_of(shop_client, shop_client.shop.vendor.id) == []
 
     @pytest.mark.parametrize("fault", ["refuse", "lose", "garble"])
@@ -187,9 +197,9 @@ class TestBankAccount:
         assert shop_client.get("/api/payments/banks", shop_client.vendor).status_code == 200
         gateway.line.fault = fault
         assert_problem(
-            put(shop_client, {"description": "New", "bankAccount": GTB}), 502, "PROVIDER_UNAVAILABLE"
+            put_profile(shop_client, {"description": "New", "bankAccount": GTB}), 502, "PROVIDER_UNAVAILABLE"
         )
-        assert shown(shop_client)["description"] == ""
+        assert fetch_profile(shop_client)["description"] == ""
         assert accounts_of(shop_client, shop_client.shop.vendor.id) == []
 
     def test_account_that_the_gateway_refuses_as_recipient_is_refused(
@@ -197,7 +207,7 @@ class TestBankAccount:
     ) -> None:
         monkeypatch.setattr(HttpTransferGateway, "create_recipient", lambda *_, **__: None)
 
-        answer = put(shop_client, {"bankAccount": GTB})
+        answer = put_profile(shop_client, {"bankAccount": GTB})
 
         assert faults(answer) == ["bankAccount.accountNumber"]
         assert answer.json["reason"] == "unknown-bank-account"
@@ -205,14 +215,14 @@ class TestBankAccount:
     def test_restricted_owner_cannot_change_the_account(self, shop_client: ShopClient) -> None:
         with shop_client.database.transaction() as session:
             session.get_one(Profile, shop_client.shop.vendor.id).account_status = "restricted"
-        assert_problem(put(shop_client, {"bankAccount": GTB}), 403, "AUTH_FORBIDDEN")
+        assert_problem(put_profile(shop_client, {"bankAccount": GTB}), 403, "AUTH_FORBIDDEN")
 
     def test_buyer_can_set_a_bank_account_for_the_wallet(self, shop_client: ShopClient) -> None:
         assert shop_client.get(OWN, shop_client.buyer).json["data"] == []
         answer = shop_client.client.put(OWN, json=GTB, headers=shop_client.buyer)
         assert answer.status_code == 200
         given = answer.json["data"]
-        assert (given["accountNumber"], given["heldUntil"]) == ("******7890", wire(later(hours=24)))
+        assert (given["accountNumber"], given["heldUntil"]) == ("******7890", format_time(later(hours=24)))
         assert shop_client.get(OWN, shop_client.buyer).json["data"] == [given]
         assert shop_client.get(OWN, shop_client.vendor).json["data"] == []
         assert len(notifications_of(shop_client.database, shop_client.shop.buyer.id)) == 1

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from werkzeug.test import TestResponse
 
 from marketplace.platform.halts import halt_payouts
-from tests.support.finance import audited, make_officer
+from tests.support.finance import audit_entries_of, make_officer
 from tests.support.payouts import (
     OWED_MINOR,
     Payee,
@@ -82,7 +82,7 @@ class TestDispatch:
         assert problem(again) == (409, "CONCURRENCY_CONFLICT")
         with shop_client.database.reading() as session:
             assert len(transfers_in(session, batch_id)) == 2
-            assert audited(session, batch_id)[-1][0] == "payout_batch.dispatch"
+            assert audit_entries_of(session, batch_id)[-1][0] == "payout_batch.dispatch"
 
     def test_concurrent_dispatches_send_the_batch_once(self, shop_client: ShopClient) -> None:
         batch_id = make_approved_batch(shop_client)

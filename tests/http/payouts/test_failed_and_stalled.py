@@ -13,7 +13,7 @@ from marketplace.payouts.transfers import stalled
 from marketplace.payouts.transfers.exceptions import log_unrecognized_transfer
 from marketplace.providers.gateway.payloads import GatewayTransfer
 from tests.support.alerts import open_about
-from tests.support.finance import audited, make_officer
+from tests.support.finance import audit_entries_of, make_officer
 from tests.support.payouts import (
     OWED_MINOR,
     intents_in,
@@ -26,7 +26,12 @@ from tests.support.payouts import (
 from tests.support.purchases import NOW, later, row_of
 from tests.support.resource_usage import counted_statements
 from tests.support.shop_client import ShopClient
-from tests.support.transfers import a_number, dispatched_batch, handle_transfer_report, transfers_in
+from tests.support.transfers import (
+    dispatched_batch,
+    handle_transfer_report,
+    transfers_in,
+    unique_transfer_number,
+)
 
 NOTE = "Called the bank: the account was closed."
 
@@ -87,7 +92,7 @@ class TestExceptions:
     def test_unrecognized_exception_is_listed_without_payout(
         self, shop_client: ShopClient, officer: dict[str, str]
     ) -> None:
-        transfer = GatewayTransfer(a_number(), f"by-hand-{uuid4().hex}", 5_000, "NGN")
+        transfer = GatewayTransfer(unique_transfer_number(), f"by-hand-{uuid4().hex}", 5_000, "NGN")
         with shop_client.database.transaction() as session:
             log_unrecognized_transfer(session, transfer=transfer, now=NOW)
             found = row_of(session, "payout_exceptions", reference=transfer.reference)["id"]
@@ -122,7 +127,7 @@ class TestExceptions:
         assert (row["resolutionNote"], row["status"]) == (NOTE, "resolved")
         with shop_client.database.reading() as session:
             assert open_about(session, f"payout-exception:{exception_id}") == {}
-            [(action, _, after)] = audited(session, exception_id)
+            [(action, _, after)] = audit_entries_of(session, exception_id)
         assert (action, after["note"]) == ("payout_exception.resolve", NOTE)
 
     def test_exceptions_require_an_unrelated_finance_officer(
@@ -254,7 +259,7 @@ class TestVoiding:
             intent = row_of(session, "payout_transfer_intents", id=transfer["intent_id"])
             assert intent["failure_reason"] == "The transfer could not be sent."
             assert row_of(session, "payout_batches", id=intent["batch_id"])["status"] == "partially_failed"
-            [(action, before, after)] = audited(session, transfer["intent_id"])
+            [(action, before, after)] = audit_entries_of(session, transfer["intent_id"])
         assert (action, before["status"], after["note"]) == ("payout.give_up", "pending", NOTE)
         assert problem(shop_client.post(self.path_of(transfer), officer, {"note": NOTE}))[0] == 409
 

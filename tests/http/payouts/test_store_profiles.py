@@ -11,17 +11,28 @@ from tests.support.payouts import make_account
 from tests.support.probes import assert_problem, faults
 from tests.support.purchases import NOW, later, make_shop
 from tests.support.shop_client import ShopClient
-from tests.support.store_profiles import GTB, accounts_of, changed, path_of, put, set_columns, shown, wire
+from tests.support.store_profiles import (
+    GTB,
+    accounts_of,
+    change_profile,
+    fetch_profile,
+    format_time,
+    profile_path,
+    put_profile,
+    set_store_columns,
+)
 
 pytestmark = pytest.mark.usefixtures("forgotten_banks")
 
 
 class TestProfileView:
     def test_public_profile_has_no_bank_account_and_no_holds(self, shop_client: ShopClient) -> None:
-        set_columns(shop_client, description="All lamps.", rating_sum=9, rating_count=2, completed_orders=3)
+        set_store_columns(
+            shop_client, description="All lamps.", rating_sum=9, rating_count=2, completed_orders=3
+        )
 
-        data = shown(shop_client)
-        assert data == shown(shop_client, shop_client.buyer)
+        data = fetch_profile(shop_client)
+        assert data == fetch_profile(shop_client, shop_client.buyer)
         assert (data["displayName"], data["description"]) == ("Ngozi's Lamps", "All lamps.")
         assert (data["rating"], data["ratingCount"], data["completedOrders"]) == (4.5, 2, 3)
         assert data["policies"] == {"returns": None, "delivery": None, "warranty": None}
@@ -29,13 +40,13 @@ class TestProfileView:
         assert not {"bankAccount", "payoutHolds"} & set(data)
 
     def test_owner_sees_masked_account_and_payout_holds(self, shop_client: ShopClient) -> None:
-        data = shown(shop_client, shop_client.vendor)
+        data = fetch_profile(shop_client, shop_client.vendor)
         assert data["bankAccount"] is None
         assert [hold["reason"] for hold in data["payoutHolds"]] == ["no_bank_account"]
 
         with shop_client.database.transaction() as session:
             make_account(session, shop_client.shop.vendor.id, account_number="1234567890")
-        data = shown(shop_client, shop_client.vendor)
+        data = fetch_profile(shop_client, shop_client.vendor)
         assert data["bankAccount"]["accountNumber"] == "******7890"
         assert data["bankAccount"]["heldUntil"] is None
         assert data["payoutHolds"] == []
@@ -44,50 +55,56 @@ class TestProfileView:
     def test_suspended_or_closed_store_is_visible_to_the_owner_only(
         self, shop_client: ShopClient, status: str
     ) -> None:
-        set_columns(shop_client, status=status)
+        set_store_columns(shop_client, status=status)
 
-        assert shown(shop_client, shop_client.vendor)["status"] == status
+        assert fetch_profile(shop_client, shop_client.vendor)["status"] == status
         for headers in ({}, shop_client.buyer):
             assert_problem(
-                shop_client.client.get(path_of(shop_client), headers=headers), 404, "RESOURCE_NOT_FOUND"
+                shop_client.client.get(profile_path(shop_client), headers=headers), 404, "RESOURCE_NOT_FOUND"
             )
 
     def test_unknown_store_is_not_found(self, shop_client: ShopClient) -> None:
-        assert_problem(shop_client.client.get(path_of(shop_client, uuid4())), 404, "RESOURCE_NOT_FOUND")
+        assert_problem(shop_client.client.get(profile_path(shop_client, uuid4())), 404, "RESOURCE_NOT_FOUND")
 
 
 class TestProfileChange:
     def test_changed_fields_leave_other_fields_unchanged(self, shop_client: ShopClient) -> None:
-        first = changed(
+        first = change_profile(
             shop_client,
             {"displayName": "Ngozi's  Light", "policies": {"returns": "7 days", "delivery": "On foot"}},
         )
         assert (first["displayName"], first["revision"]) == ("Ngozi's Light", 2)
         assert first["policies"] == {"returns": "7 days", "delivery": "On foot", "warranty": None}
 
-        second = changed(
+        second = change_profile(
             shop_client, {"description": "New lamps.", "policies": {"delivery": None, "warranty": "A year"}}
         )
         assert second["policies"] == {"returns": "7 days", "delivery": None, "warranty": "A year"}
         assert (second["displayName"], second["description"]) == ("Ngozi's Light", "New lamps.")
         assert second["revision"] == 3
 
-        assert changed(shop_client, {"description": "New lamps."})["revision"] == 3
-        assert changed(shop_client, {"description": ""})["description"] == ""
-        assert shown(shop_client, shop_client.vendor)["revision"] == 4
+        assert change_profile(shop_client, {"description": "New lamps."})["revision"] == 3
+        assert change_profile(shop_client, {"description": ""})["description"] == ""
+        assert fetch_profile(shop_client, shop_client.vendor)["revision"] == 4
 
     def test_vacation_is_ended_by_date_or_by_the_owner(
         self, shop_client: ShopClient, clock: MovableClock
     ) -> None:
         until = later(days=3)
-        data = changed(shop_client, {"vacationMode": {"until": wire(until), "note": "Exams"}})
-        assert data["vacationMode"] == {"until": wire(until), "note": "Exams"}
+        data = change_profile(shop_client, {"vacationMode": {"until": format_time(until), "note": "Exams"}})
+        assert data["vacationMode"] == {"until": format_time(until), "note": "Exams"}
 
         clock.now = until
-        assert shown(shop_client)["vacationMode"] is None
-        assert changed(shop_client, {"vacationMode": {}})["vacationMode"] == {"until": None, "note": None}
-        assert changed(shop_client, {"description": "x"})["vacationMode"] == {"until": None, "note": None}
-        assert changed(shop_client, {"vacationMode": None})["vacationMode"] is None
+        assert fetch_profile(shop_client)["vacationMode"] is None
+        assert change_profile(shop_client, {"vacationMode": {}})["vacationMode"] == {
+            "until": None,
+            "note": None,
+        }
+        assert change_profile(shop_client, {"description": "x"})["vacationMode"] == {
+            "until": None,
+            "note": None,
+        }
+        assert change_profile(shop_client, {"vacationMode": None})["vacationMode"] is None
 
     def test_listings_show_changes_of_the_store_at_once(self, shop_client: ShopClient) -> None:
         product = shop_client.product()
@@ -95,9 +112,9 @@ class TestProfileChange:
         [card] = shop_client.client.get(path).json["data"]
         assert (card["id"], card["vendor"]["displayName"]) == (str(product), "Ngozi's Lamps")
 
-        changed(shop_client, {"displayName": "Lights"})
+        change_profile(shop_client, {"displayName": "Lights"})
         assert shop_client.client.get(path).json["data"][0]["vendor"]["displayName"] == "Lights"
-        changed(shop_client, {"vacationMode": {}})
+        change_profile(shop_client, {"vacationMode": {}})
         assert shop_client.client.get(path).json["data"] == []
 
     @pytest.mark.parametrize(
@@ -108,7 +125,7 @@ class TestProfileChange:
             ({"description": "x" * 5001}, ["description"]),
             ({"policies": {"refunds": "x"}}, ["policies.refunds"]),
             ({"policies": {"returns": "x" * 2001}}, ["policies.returns"]),
-            ({"vacationMode": {"until": wire(NOW)}}, ["vacationMode.until"]),
+            ({"vacationMode": {"until": format_time(NOW)}}, ["vacationMode.until"]),
             ({"vacationMode": {"until": "tomorrow"}}, ["vacationMode.until"]),
             ({"vacationMode": True}, ["vacationMode"]),
             ({"bankAccount": {"bankCode": "058"}}, ["bankAccount.accountNumber"]),
@@ -131,29 +148,31 @@ class TestProfileChange:
     def test_invalid_fields_are_named_and_change_nothing(
         self, shop_client: ShopClient, body: dict[str, Any], named: list[str]
     ) -> None:
-        before = shown(shop_client, shop_client.vendor)
-        assert sorted(faults(put(shop_client, body))) == named
-        assert shown(shop_client, shop_client.vendor) == before
+        before = fetch_profile(shop_client, shop_client.vendor)
+        assert sorted(faults(put_profile(shop_client, body))) == named
+        assert fetch_profile(shop_client, shop_client.vendor) == before
 
     def test_stale_revision_is_refused_without_a_call_to_the_gateway(
         self, shop_client: ShopClient, gateway: TestGateway
     ) -> None:
-        assert changed(shop_client, {"description": "One", "revision": 1})["revision"] == 2
+        assert change_profile(shop_client, {"description": "One", "revision": 1})["revision"] == 2
         for how in ({"body": {"revision": 1}}, {"headers": {"If-Match": '"1"'}}):
             body = {"description": "Two", "bankAccount": GTB} | how.get("body", {})
-            answer = put(shop_client, body, headers=how.get("headers"))
+            answer = put_profile(shop_client, body, headers=how.get("headers"))
             assert_problem(answer, 409, "CONCURRENCY_CONFLICT")
-        assert changed(shop_client, {"description": "Two"}, headers={"If-Match": '"2"'})["revision"] == 3
+        assert (
+            change_profile(shop_client, {"description": "Two"}, headers={"If-Match": '"2"'})["revision"] == 3
+        )
         assert gateway.line.calls == []
 
     def test_only_the_owner_can_change_a_store(self, shop_client: ShopClient, gateway: TestGateway) -> None:
         body = {"description": "Mine", "bankAccount": GTB}
         other = shop_client.bearer(shop_client.database.in_transaction(make_shop).vendor.id)
-        assert_problem(put(shop_client, body, by=other), 404, "RESOURCE_NOT_FOUND")
-        assert_problem(put(shop_client, {"description": "Mine"}, by=other), 404, "RESOURCE_NOT_FOUND")
-        assert_problem(put(shop_client, body, by=shop_client.buyer), 403, "AUTH_FORBIDDEN")
-        assert_problem(put(shop_client, body, by=shop_client.officer("admin")), 403, "AUTH_FORBIDDEN")
-        assert_problem(shop_client.client.put(path_of(shop_client), json=body), 401, "AUTH_UNAUTHORIZED")
+        assert_problem(put_profile(shop_client, body, by=other), 404, "RESOURCE_NOT_FOUND")
+        assert_problem(put_profile(shop_client, {"description": "Mine"}, by=other), 404, "RESOURCE_NOT_FOUND")
+        assert_problem(put_profile(shop_client, body, by=shop_client.buyer), 403, "AUTH_FORBIDDEN")
+        assert_problem(put_profile(shop_client, body, by=shop_client.officer("admin")), 403, "AUTH_FORBIDDEN")
+        assert_problem(shop_client.client.put(profile_path(shop_client), json=body), 401, "AUTH_UNAUTHORIZED")
         assert gateway.line.calls == []
         assert accounts_of(shop_client, shop_client.shop.vendor.id) == []
 
@@ -164,11 +183,11 @@ class TestProfileChange:
         def send(word: str) -> int:
             status: int = (
                 client()
-                .put(path_of(shop_client), json={"description": word, "revision": 1}, headers=headers)
+                .put(profile_path(shop_client), json={"description": word, "revision": 1}, headers=headers)
                 .status_code
             )
             return status
 
         with ThreadPoolExecutor(2) as pool:
             assert sorted(pool.map(send, ("One", "Two"))) == [200, 409]
-        assert shown(shop_client, headers)["revision"] == 2
+        assert fetch_profile(shop_client, headers)["revision"] == 2

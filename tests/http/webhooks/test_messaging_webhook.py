@@ -13,7 +13,7 @@ from blueprints.areas import AREAS
 from marketplace.infra.db import Database
 from marketplace.services import Services
 from tests.support.checked_client import checked_app
-from tests.support.probes import assert_problem, changed, from_address, some_address
+from tests.support.probes import assert_problem, changed, from_address, unique_address
 
 WEBHOOK = "/api/whatsapp/webhook"
 TOKEN = "agreed-on-in-these-tests"
@@ -117,7 +117,7 @@ class TestHandshake:
     def test_handshake_counts_on_caller_tier(self, services: Services) -> None:
         limited = changed(services, messaging_verify_token=TOKEN, rate_limit_scale=1)
         client = checked_app(limited, AREAS).test_client()
-        caller = from_address(some_address())
+        caller = from_address(unique_address())
 
         answers = [client.get(WEBHOOK, **caller) for _ in range(61)]
 

@@ -17,14 +17,14 @@ from marketplace.vendors.models import VendorProfile
 from tests.support.market import Market, Store
 from tests.support.product_api import faults_of
 from tests.support.resource_usage import counted_statements
-from tests.support.search_api import found, searched, unique_word
+from tests.support.search_api import search_product_ids, search_products, unique_word
 
 
 def test_response_has_the_documented_fields(client: FlaskClient, market: Market, word: str) -> None:
     store = market.store(display_name=f"House of {word}", verified=True, rating_sum=9, rating_count=2)
     product_id = market.product(store, title=f"A {word} in blue")
 
-    answer = searched(client, word)
+    answer = search_products(client, word)
 
     assert not SearchResults().validate(answer["data"])
     assert [UUID(card["id"]) for card in answer["data"]["products"]] == [product_id]
@@ -57,7 +57,7 @@ def test_title_matches_rank_before_tags_stores_and_descriptions(
     tagged = market.product(store, tags=[word], popularity=9)
     titled = market.product(store, title=f"Green {word}")
 
-    assert found(client, word) == [titled, tagged, sold_by, described]
+    assert search_product_ids(client, word) == [titled, tagged, sold_by, described]
 
 
 def test_popular_product_ranks_first_among_equal_matches(
@@ -67,7 +67,7 @@ def test_popular_product_ranks_first_among_equal_matches(
     much = market.product(store, title=word, popularity=300)
     liked = market.product(store, title=word, popularity=3, rating_sum=50, rating_count=10)
 
-    assert found(client, word) == [much, liked, little]
+    assert search_product_ids(client, word) == [much, liked, little]
 
 
 def test_case_accents_and_punctuation_are_ignored(
@@ -82,7 +82,7 @@ def test_case_accents_and_punctuation_are_ignored(
         f"“{word}” — ọṣun's",
         f"{word} 🍮",
     ):
-        assert found(client, typed) == [product_id], typed
+        assert search_product_ids(client, typed) == [product_id], typed
 
 
 def test_inflections_and_prefix_of_last_word_match(
@@ -91,7 +91,7 @@ def test_inflections_and_prefix_of_last_word_match(
     product_id = market.product(store, title=f"Batteries {word}")
 
     for typed in (f"{word} battery", f"{word} batteries", f"{word} batter", f"battery {word[:-3]}"):
-        assert found(client, typed) == [product_id], typed
+        assert search_product_ids(client, typed) == [product_id], typed
 
 
 @pytest.mark.parametrize("typed", ["fx991", "fx-991es", "FX 991 ES", "fx991es plus", "991es", "fx-991"])
@@ -100,7 +100,7 @@ def test_model_number_matches_in_any_spelling(
 ) -> None:
     product_id = market.product(store, title=f"Casio fx-991ES Plus {word}")
 
-    assert found(client, f"{word} {typed}") == [product_id]
+    assert search_product_ids(client, f"{word} {typed}") == [product_id]
 
 
 def test_misspelling_is_corrected_and_reported(
@@ -109,7 +109,7 @@ def test_misspelling_is_corrected_and_reported(
     product_id = market.product(store, title=f"Good {word}")
 
     for typed in (word[1] + word[0] + word[2:], word[:4] + word[5:], f"{word[:3]}y{word[3:]}"):
-        answer = searched(client, f"good {typed} for sale")
+        answer = search_products(client, f"good {typed} for sale")
         assert [UUID(card["id"]) for card in answer["data"]["products"]] == [product_id], typed
         assert answer["meta"]["suggestion"] == f"good {word} for sale"
 
@@ -120,7 +120,7 @@ def test_word_found_only_in_descriptions_is_not_corrected(
     market.product(store, title=f"Good {word}")
     described = market.product(store, description=f"With {word}u.")
 
-    answer = searched(client, f"{word}u")
+    answer = search_products(client, f"{word}u")
 
     assert [UUID(card["id"]) for card in answer["data"]["products"]] == [described]
     assert answer["meta"]["suggestion"] is None
@@ -131,10 +131,10 @@ def test_joined_and_split_words_match_each_other(
 ) -> None:
     other = unique_word(5)
     apart = market.product(store, title=f"{word} {other}")
-    assert found(client, word + other) == [apart]
+    assert search_product_ids(client, word + other) == [apart]
 
     glued = market.product(store, title=word + other)
-    assert found(client, f"{word} {other}") == [apart, glued]
+    assert search_product_ids(client, f"{word} {other}") == [apart, glued]
 
 
 def test_unmatched_word_is_dropped_rather_than_finding_nothing(
@@ -142,8 +142,8 @@ def test_unmatched_word_is_dropped_rather_than_finding_nothing(
 ) -> None:
     product_id = market.product(store, title=f"Blue {word}")
 
-    assert found(client, f"{word} {unique_word()}") == [product_id]
-    assert found(client, f"{word} for my {word}") == [product_id]
+    assert search_product_ids(client, f"{word} {unique_word()}") == [product_id]
+    assert search_product_ids(client, f"{word} for my {word}") == [product_id]
 
 
 @pytest.mark.parametrize(
@@ -168,13 +168,13 @@ def test_unmatched_word_is_dropped_rather_than_finding_nothing(
     ],
 )
 def test_search_accepts_any_characters(client: FlaskClient, typed: str) -> None:
-    assert searched(client, typed)["success"]
+    assert search_products(client, typed)["success"]
 
 
 def test_query_of_stop_words_only_is_searched(client: FlaskClient, market: Market, store: Store) -> None:
     product_id = market.product(store, title="It", campus_id=market.campus_id)
 
-    assert found(client, "it", campus=market.campus_id) == [product_id]
+    assert search_product_ids(client, "it", campus=market.campus_id) == [product_id]
 
 
 def test_only_published_products_of_open_stores_are_found(
@@ -195,7 +195,7 @@ def test_only_published_products_of_open_stores_are_found(
     for status in ("draft", "in_review", "rejected", "paused", "removed", "deleted"):
         market.product(market.store(), title=word, status=status)
 
-    answer = searched(client, word)
+    answer = search_products(client, word)
 
     assert {UUID(card["id"]) for card in answer["data"]["products"]} == {shown, back}
     assert answer["data"]["merchants"] == []
@@ -206,13 +206,13 @@ def test_product_is_found_only_while_published(
     client: FlaskClient, market: Market, store: Store, word: str, status: str
 ) -> None:
     product_id = market.product(store, title=word)
-    assert found(client, word) == [product_id]
+    assert search_product_ids(client, word) == [product_id]
 
     market.change(Product, product_id, status=status)
-    assert found(client, word) == []
+    assert search_product_ids(client, word) == []
 
     market.change(Product, product_id, status="published")
-    assert found(client, word) == [product_id]
+    assert search_product_ids(client, word) == [product_id]
 
 
 def test_search_index_follows_each_change(client: FlaskClient, market: Market, word: str) -> None:
@@ -230,11 +230,13 @@ def test_search_index_follows_each_change(client: FlaskClient, market: Market, w
         typed = next(iter(columns.values()))
         typed = (typed[0] if isinstance(typed, list) else typed).split()[0]
         market.change(model, row_id, **columns)
-        assert found(client, typed) == [product_id], typed
+        assert search_product_ids(client, typed) == [product_id], typed
         previous = f"{word}{chr(ord(typed[-1]) - 1)}"
-        assert product_id in found(client, previous) or typed.endswith("a"), previous
+        assert product_id in search_product_ids(client, previous) or typed.endswith("a"), previous
     market.change(Product, product_id, title="Nothing")
-    assert searched(client, f"{word}a")["meta"]["suggestion"] is not None or not found(client, f"{word}a")
+    assert search_products(client, f"{word}a")["meta"]["suggestion"] is not None or not search_product_ids(
+        client, f"{word}a"
+    )
 
 
 def test_filters_narrow_the_search(client: FlaskClient, market: Market, word: str) -> None:
@@ -248,7 +250,7 @@ def test_filters_narrow_the_search(client: FlaskClient, market: Market, word: st
     campus = market.row(Campus, market.campus_id)
 
     def narrowed(**query: Any) -> set[UUID]:
-        return set(found(client, word, **query))
+        return set(search_product_ids(client, word, **query))
 
     assert narrowed() == {cheap, dear, sold, elsewhere}
     assert narrowed(campus=market.campus_id) == {cheap, dear, sold}
@@ -272,20 +274,20 @@ def test_merchants_appear_on_first_page_only(client: FlaskClient, market: Market
     for store in stores[:3]:
         market.product(store, title=word)
 
-    first = searched(client, word, limit=2)
-    second = searched(client, word, limit=2, cursor=first["meta"]["next_cursor"])
+    first = search_products(client, word, limit=2)
+    second = search_products(client, word, limit=2, cursor=first["meta"]["next_cursor"])
 
     assert len(first["data"]["merchants"]) == 5
     assert {UUID(store["id"]) for store in first["data"]["merchants"]} <= {store.id for store in stores}
     assert len(second["data"]["products"]) == 1
     assert second["data"]["merchants"] == []
-    assert searched(client, word, campus=market.campus())["data"]["merchants"] == []
+    assert search_products(client, word, campus=market.campus())["data"]["merchants"] == []
 
 
 def all_pages(client: FlaskClient, words: str, limit: int, **query: Any) -> list[UUID]:
     seen: list[UUID] = []
     for _ in range(60):
-        answer = searched(client, words, limit=limit, **query)
+        answer = search_products(client, words, limit=limit, **query)
         page = [UUID(card["id"]) for card in answer["data"]["products"]]
         seen += page
         query["cursor"] = answer["meta"]["next_cursor"]
@@ -311,7 +313,7 @@ def test_order_holds_across_pages(
     seen = all_pages(client, word, limit)
 
     assert len(set(seen)) == len(seen) == 9
-    assert seen == found(client, word, limit=100)
+    assert seen == search_product_ids(client, word, limit=100)
 
 
 def test_paging_reaches_every_match(
@@ -334,14 +336,14 @@ def test_products_added_between_pages_shift_no_page(
 ) -> None:
     made = [market.product(store, title=word, popularity=50 - 5 * number) for number in range(9)]
     monkeypatch.setattr("marketplace.catalog.search.find.CANDIDATES_PER_STEP", 6)
-    first = searched(client, word, limit=2)
+    first = search_products(client, word, limit=2)
     seen = [UUID(card["id"]) for card in first["data"]["products"]]
     cursor = first["meta"]["next_cursor"]
 
     while cursor:
         for popularity in (900, 20):
             market.product(store, title=word, popularity=popularity)
-        answer = searched(client, word, limit=2, cursor=cursor)
+        answer = search_products(client, word, limit=2, cursor=cursor)
         seen += [UUID(card["id"]) for card in answer["data"]["products"]]
         cursor = answer["meta"]["next_cursor"]
         assert len(seen) < 60
@@ -355,10 +357,10 @@ def test_later_pages_keep_the_spelling_correction(
 ) -> None:
     made = {market.product(store, title=word) for _ in range(3)}
     typed = word[:4] + word[5:]
-    first = searched(client, typed, limit=2)
+    first = search_products(client, typed, limit=2)
     market.product(store, title=typed)
 
-    second = searched(client, typed, limit=2, cursor=first["meta"]["next_cursor"])
+    second = search_products(client, typed, limit=2, cursor=first["meta"]["next_cursor"])
 
     assert {UUID(card["id"]) for answer in (first, second) for card in answer["data"]["products"]} >= made
 
@@ -367,11 +369,11 @@ def test_popularity_scan_of_common_words_keeps_the_order(
     client: FlaskClient, market: Market, store: Store, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = [market.product(store, title=word, popularity=1_000 // (number + 1)) for number in range(6)]
-    usual = found(client, word)
+    usual = search_product_ids(client, word)
     monkeypatch.setattr("marketplace.catalog.search.find.POPULARITY_SCAN_THRESHOLD", -1)
     ranking_sql.search_statement.cache_clear()
 
-    scanned = found(client, word, limit=19)
+    scanned = search_product_ids(client, word, limit=19)
 
     assert scanned == usual == made
 
@@ -381,7 +383,7 @@ def test_cursor_of_another_search_or_truncated_cursor_is_refused(
 ) -> None:
     for _ in range(3):
         market.product(store, title=word)
-    cursor = searched(client, word, limit=1)["meta"]["next_cursor"]
+    cursor = search_products(client, word, limit=1)["meta"]["next_cursor"]
 
     for query in (
         {"q": "other", "cursor": cursor},
@@ -420,7 +422,7 @@ def test_search_takes_a_fixed_number_of_statements(
 ) -> None:
     def statements(words: str, **query: Any) -> int:
         with counted_statements(database) as seen:
-            searched(client, words, **query)
+            search_products(client, words, **query)
         return len(seen)
 
     for number in (1, 30):
@@ -429,7 +431,7 @@ def test_search_takes_a_fixed_number_of_statements(
         # Statements: words, products, merchants, and the category with all descendants.
         assert statements(word) <= 4  # a rare word also needs a lookup of spellings
         assert statements(word, category=market.category_id) <= 5
-    cursor = searched(client, word, limit=5)["meta"]["next_cursor"]
+    cursor = search_products(client, word, limit=5)["meta"]["next_cursor"]
     assert statements(word, limit=5, cursor=cursor) <= 3
     assert statements(f"{word[:4]}{word[5:]}") <= 7
     assert statements(f"{unique_word()} {unique_word()}") <= 10
@@ -454,7 +456,7 @@ def test_misspelled_synonym_is_corrected(
     nickname = f"okri{unique_word()}"
     add_synonyms(market, nickname, word)
     for typed in (nickname, f"{nickname[:6]}{nickname[7:]}"):
-        answer = searched(client, typed)
+        answer = search_products(client, typed)
         assert [card["id"] for card in answer["data"]["products"]] == [str(product_id)], typed
     assert answer["meta"]["suggestion"] == nickname
 
@@ -466,7 +468,7 @@ def test_phrase_with_synonyms_matches_product_with_part_of_the_words(
     product_id = market.product(store, title=f"Thing {word}")
     add_synonyms(market, f"{other} {word}", unique_word())
 
-    answer = searched(client, f"{other} {word}")
+    answer = search_products(client, f"{other} {word}")
 
     assert [card["id"] for card in answer["data"]["products"]] == [str(product_id)]
 
@@ -478,7 +480,7 @@ def test_word_with_exact_match_gets_no_spelling_suggestion(
     for _ in range(30):
         market.product(store, title=f"{word}ed")
 
-    answer = searched(client, f"{word}er")
+    answer = search_products(client, f"{word}er")
 
     assert answer["data"]["products"]
     assert answer["meta"]["suggestion"] is None

@@ -8,7 +8,7 @@ from marketplace.infra.db import Database
 from tests.support.market import Bearer, Market, Store
 from tests.support.product_api import faults_of
 from tests.support.resource_usage import counted_statements
-from tests.support.search_api import suggested
+from tests.support.search_api import fetch_suggestions
 
 
 def test_titles_are_suggested_by_any_word_most_popular_first(
@@ -19,11 +19,11 @@ def test_titles_are_suggested_by_any_word_most_popular_first(
     market.product(store, title="Something else", tags=[word], popularity=900)
 
     expected = [(f"{word} fan", "product"), (f"Red {word}", "product"), (f"Blue {word}", "product")]
-    assert suggested(client, word[:-2]) == expected
-    assert suggested(client, word, limit=2) == expected[:2]
-    assert suggested(client, f"blue {word[:4]}") == expected[2:]
-    assert suggested(client, f"{word} blu") == expected[2:]
-    assert suggested(client, f"green {word}") == []
+    assert fetch_suggestions(client, word[:-2]) == expected
+    assert fetch_suggestions(client, word, limit=2) == expected[:2]
+    assert fetch_suggestions(client, f"blue {word[:4]}") == expected[2:]
+    assert fetch_suggestions(client, f"{word} blu") == expected[2:]
+    assert fetch_suggestions(client, f"green {word}") == []
 
 
 def test_titles_equal_but_for_case_and_accents_are_suggested_once(
@@ -32,7 +32,7 @@ def test_titles_equal_but_for_case_and_accents_are_suggested_once(
     for title, popularity in ((f"Crème {word}", 90), (f"CREME  {word.upper()}", 9), (f"creme {word}", 900)):
         market.product(store, title=title, popularity=popularity)
 
-    assert suggested(client, word) == [(f"creme {word}", "product")]
+    assert fetch_suggestions(client, word) == [(f"creme {word}", "product")]
 
 
 def test_categories_and_stores_are_suggested_after_titles(
@@ -44,7 +44,7 @@ def test_categories_and_stores_are_suggested_after_titles(
     for number in range(12):
         market.product(store, title=f"{word} {number}", category_id=category, popularity=number)
 
-    found = suggested(client, word)
+    found = fetch_suggestions(client, word)
 
     assert len(found) == 10
     assert [kind for _, kind in found] == ["product"] * 8 + ["category", "store"]
@@ -56,11 +56,11 @@ def test_campus_filter_narrows_titles_and_stores(client: FlaskClient, market: Ma
     elsewhere = market.store(campus_id=market.campus(), display_name=f"{word} there")
     market.product(elsewhere, title=f"{word} two")
 
-    assert suggested(client, word, campus=market.campus_id) == [
+    assert fetch_suggestions(client, word, campus=market.campus_id) == [
         (f"{word} one", "product"),
         (f"{word} here", "store"),
     ]
-    assert suggested(client, word, campus="no-such-campus") == []
+    assert fetch_suggestions(client, word, campus="no-such-campus") == []
 
 
 @pytest.mark.parametrize("status", ["draft", "in_review", "rejected", "paused", "removed", "deleted"])
@@ -70,11 +70,11 @@ def test_hidden_product_is_not_suggested(
     product_id = market.product(store, title=word)
     market.product(market.store(on_vacation=True), title=f"{word} away")
     market.product(market.store(status="suspended"), title=f"{word} suspended")
-    assert suggested(client, word) == [(word, "product")]
+    assert fetch_suggestions(client, word) == [(word, "product")]
 
     market.change(Product, product_id, status=status)
 
-    assert suggested(client, f" {word}", limit=9) == []  # a different query bypasses the cache
+    assert fetch_suggestions(client, f" {word}", limit=9) == []  # a different query bypasses the cache
 
 
 def test_suggestions_are_cached_until_a_product_appears_or_disappears(
@@ -97,13 +97,13 @@ def test_suggestions_are_cached_until_a_product_appears_or_disappears(
         f"/api/products/{product_id}", json={"status": "paused"}, headers=bearer(store.user_id)
     )
     assert paused.status_code == 200
-    assert suggested(client, word) == [(f"{word} other", "product")]
+    assert fetch_suggestions(client, word) == [(f"{word} other", "product")]
 
     resumed = client.put(
         f"/api/products/{product_id}", json={"status": "published"}, headers=bearer(store.user_id)
     )
     assert resumed.json["data"]["status"] == "published"
-    assert {text for text, _ in suggested(client, word)} == {word, f"{word} other"}
+    assert {text for text, _ in fetch_suggestions(client, word)} == {word, f"{word} other"}
 
 
 def test_suggestions_take_three_statements(
@@ -112,13 +112,13 @@ def test_suggestions_take_three_statements(
     for number in range(20):
         market.product(store, title=f"{word} {number}")
     with counted_statements(database) as seen:
-        suggested(client, word, limit=7)
+        fetch_suggestions(client, word, limit=7)
     assert len(seen) == 3
 
 
 @pytest.mark.parametrize("typed", ["a", "!", "'", "é", "🍮", "a'b", "&", "x" * 100])
 def test_suggestions_accept_any_characters(client: FlaskClient, typed: str) -> None:
-    suggested(client, typed)
+    fetch_suggestions(client, typed)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from marketplace.audit.models import AuditLog
 from marketplace.infra.db import Database
 from tests.support.market import Bearer, Market, Store
 from tests.support.product_api import faults_of
-from tests.support.search_api import found, unique_word
+from tests.support.search_api import search_product_ids, unique_word
 
 PATH = "/api/products/search/synonyms"
 
@@ -42,16 +42,16 @@ def test_synonyms_match_in_both_directions(
     single = market.product(store, title=f"Good {word}", popularity=5)
     phrase = market.product(store, title=f"New {other} {third}", popularity=1)
     market.product(store, title=f"{third} and {other}")
-    assert found(client, word) == [single]
+    assert search_product_ids(client, word) == [single]
 
     create_group(client, staff, word.upper(), f"{other}  {third}")
 
-    assert found(client, word) == [single, phrase]
-    assert found(client, f"{other} {third}")[0] == phrase
-    assert single in found(client, f"{other} {third}")
-    assert found(client, f"{word}s") == [single, phrase]
-    assert found(client, f"new {word}") == [phrase]
-    assert found(client, f"good {other} {third}") == [single]
+    assert search_product_ids(client, word) == [single, phrase]
+    assert search_product_ids(client, f"{other} {third}")[0] == phrase
+    assert single in search_product_ids(client, f"{other} {third}")
+    assert search_product_ids(client, f"{word}s") == [single, phrase]
+    assert search_product_ids(client, f"new {word}") == [phrase]
+    assert search_product_ids(client, f"good {other} {third}") == [single]
 
 
 def test_seeded_campus_synonyms_match(client: FlaskClient, market: Market, store: Store, word: str) -> None:
@@ -65,7 +65,7 @@ def test_seeded_campus_synonyms_match(client: FlaskClient, market: Market, store
     product_ids = {typed: market.product(store, title=title) for typed, title in titles.items()}
 
     for typed, product_id in product_ids.items():
-        assert product_id in found(client, f"{typed} {word}"), typed
+        assert product_id in search_product_ids(client, f"{typed} {word}"), typed
 
 
 def test_creating_changing_and_deleting_a_group_is_audited(
@@ -80,7 +80,7 @@ def test_creating_changing_and_deleting_a_group_is_audited(
     changed = client.put(path, json={"terms": [word, f"{word}zz"], "revision": 1}, headers=staff)
     assert changed.status_code == 200
     assert (changed.json["data"]["terms"], changed.json["data"]["revision"]) == ([word, f"{word}zz"], 2)
-    assert found(client, f"{word}zz") == [product_id]
+    assert search_product_ids(client, f"{word}zz") == [product_id]
 
     deleted = client.delete(path, headers=staff)
     assert deleted.json["data"] == {"deleted": True, "id": group["id"]}

@@ -14,7 +14,7 @@ from marketplace.catalog.search.tokenizer import mask_personal_data
 from marketplace.infra.db import Database
 from marketplace.platform.models import Campus
 from tests.support.market import Bearer, Market, Store
-from tests.support.search_api import searched
+from tests.support.search_api import search_products
 from tests.support.threads import at_once
 
 
@@ -35,7 +35,7 @@ def test_search_without_results_is_counted_by_campus(
 ) -> None:
     campus = market.row(Campus, market.campus_id)
     for query in ({}, {}, {"campus": market.campus_id}, {"campus": campus.slug}, {"campus": "no-such"}):
-        answer = searched(client, f"  {word.upper()}   É{word} ", **query)
+        answer = search_products(client, f"  {word.upper()}   É{word} ", **query)
         assert answer["data"] == {"products": [], "merchants": []}
 
     assert counted(database, f"{word} e{word}") == {None: 2, market.campus_id: 2}
@@ -46,21 +46,21 @@ def test_search_with_matches_before_filters_is_not_counted(
 ) -> None:
     market.product(store, title=word, price_minor=5_000)
     market.store(display_name=f"{word}shop")
-    searched(client, word)
-    searched(client, f"{word}shop")
-    searched(client, word, maxPrice=100)
-    searched(client, word, condition="new")
-    searched(client, f"{word[:4]}{word[5:]}")
+    search_products(client, word)
+    search_products(client, f"{word}shop")
+    search_products(client, word, maxPrice=100)
+    search_products(client, word, condition="new")
+    search_products(client, f"{word[:4]}{word[5:]}")
 
     for typed in (word, f"{word}shop", f"{word[:4]}{word[5:]}"):
         assert counted(database, typed) == {}
     # A search that matches only part of the words still counts as a miss.
-    assert searched(client, f"{word} zzyzx")["data"]["products"]
+    assert search_products(client, f"{word} zzyzx")["data"]["products"]
     assert counted(database, f"{word} zzyzx") == {None: 1}
 
 
 def test_concurrent_searches_are_all_counted(client: FlaskClient, database: Database, word: str) -> None:
-    results = at_once(lambda number: searched(client.application.test_client(), word), range(6))
+    results = at_once(lambda number: search_products(client.application.test_client(), word), range(6))
     assert not [result for result in results if isinstance(result, Exception)]
 
     assert counted(database, word) == {None: 6}
@@ -88,7 +88,7 @@ def test_counts_default_to_own_campus_for_vendors_and_all_for_staff(
     other = market.campus()
     for query, times in (({}, 1), ({"campus": market.campus_id}, 3), ({"campus": other}, 2)):
         for _ in range(times):
-            searched(client, f"{word} {query.get('campus') == other}", **query)
+            search_products(client, f"{word} {query.get('campus') == other}", **query)
     here, there = f"{word} false", f"{word} true"
 
     def seen(headers: dict[str, str], **query: Any) -> dict[str, int]:
@@ -111,7 +111,7 @@ def test_misses_are_listed_by_frequency_over_pages(
         session.execute(delete(SearchMiss).where(SearchMiss.campus_id.is_(None)))
     for number in (1, 3, 2):
         for _ in range(number):
-            searched(client, f"{word}{number}", campus=campus)
+            search_products(client, f"{word}{number}", campus=campus)
     query = {"campus": campus, "limit": 2}
     headers = bearer(market.staff("support"))
 
@@ -129,7 +129,7 @@ def test_misses_are_shown_for_thirty_days_and_kept_for_ninety(
     client: FlaskClient, market: Market, bearer: Bearer, word: str, database: Database
 ) -> None:
     for age in (0, 29, 31, 89, 91):
-        searched(client, f"{word}{age}")
+        search_products(client, f"{word}{age}")
         with database.transaction() as session:
             session.execute(
                 update(SearchMiss)
