@@ -66,7 +66,7 @@ def test_concurrent_requests_for_an_order_open_a_single_payment_method(
         post_concurrently(crowded_app, bearer(shop.buyer.id), path, {"orderId": str(order_id)})
     )
 
-    assert gateway.line.calls == [GATEWAY_CALLS[path]]
+    assert gateway.proxy.calls == [GATEWAY_CALLS[path]]
     shown = (
         {"reference", "accountNumber", "bankName"} if path == ACCOUNT else {"reference", "authorizationUrl"}
     )
@@ -86,7 +86,7 @@ def test_concurrent_requests_for_a_checkout_open_a_single_payment_method(
         post_concurrently(crowded_app, bearer(shop.buyer.id), path, {"checkoutId": str(made.checkout_id)})
     )
 
-    assert gateway.line.calls == [GATEWAY_CALLS[path]]
+    assert gateway.proxy.calls == [GATEWAY_CALLS[path]]
     for order_id in made.order_ids:
         assert intents_of(database, order_id) == [(opened[0]["reference"], True)]
     assert len({one["reference"] for one in opened}) == 1
@@ -111,4 +111,4 @@ def test_concurrent_requests_store_a_single_transfer_account(
     )
     with database.reading() as session:
         assert session.scalars(stored).all() == [number]
-    assert len(gateway.line.calls) == 1
+    assert len(gateway.proxy.calls) == 1

@@ -197,14 +197,14 @@ class TestHostedPage:
         fault: str,
     ) -> None:
         """The gateway knows the lost reference and would refuse a repeat, so the next attempt has a new reference."""
-        gateway.line.fault = fault
+        gateway.proxy.fault = fault
         with pytest.raises(ProviderUnavailableError):
             self.open(database, gateway, settings, shop, order_id)
         with database.reading() as session:
             lost = row_of(session, "payment_intents", id=_only_intent(database, order_id))
         assert (lost["authorization_url"], lost["opening_until"]) == (None, None)
 
-        gateway.line.fault = None
+        gateway.proxy.fault = None
         reference, _ = self.open(database, gateway, settings, shop, order_id)
 
         assert reference != lost["reference"]
@@ -241,11 +241,11 @@ class TestHostedPage:
     def test_call_after_gateway_outage_reuses_the_reference(
         self, database: Database, gateway: TestGateway, settings: Settings, shop: Shop, order_id: UUID
     ) -> None:
-        gateway.line.fault = "refuse"
+        gateway.proxy.fault = "refuse"
         results = at_once(lambda _: self.open(database, gateway, settings, shop, order_id), range(4))
         assert {type(result) for result in results} == {ProviderUnavailableError}
 
-        gateway.line.fault = None
+        gateway.proxy.fault = None
         reference, _ = self.open(database, gateway, settings, shop, order_id)
 
         assert count(database, "payment_allocations", order_id=order_id) == 1

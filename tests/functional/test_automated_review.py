@@ -119,11 +119,11 @@ def test_clean_listing_is_public_within_seconds_and_doubtful_listing_is_held(sit
 
     started = time.monotonic()
     clean = vendor.lists()
-    site.until(lambda: public(site, clean))
+    site.wait_until(lambda: public(site, clean))
     first = time.monotonic() - started
     started = time.monotonic()
     second = vendor.lists()
-    site.until(lambda: public(site, second))
+    site.wait_until(lambda: public(site, second))
     next_one = time.monotonic() - started
 
     # The first listing also waits for the worker to start.
@@ -134,7 +134,7 @@ def test_clean_listing_is_public_within_seconds_and_doubtful_listing_is_held(sit
 
     by_rules, by_provider = vendor.lists(description="Call 08031234567"), vendor.lists(title="Money doubling")
     for product_id in (by_rules, by_provider):
-        held = site.until(lambda product_id=product_id: _held(vendor.sees(product_id)))  # type: ignore[misc]
+        held = site.wait_until(lambda product_id=product_id: _held(vendor.sees(product_id)))  # type: ignore[misc]
         assert len(held["reviewReasons"]) == 1
         assert not public(site, product_id)
         assert vendor.notification_types(product_id) == ["product_held"]
@@ -153,7 +153,7 @@ def test_review_is_completed_after_worker_is_killed_during_provider_call(site: S
     requests.post(f"{site.providers.ai_url}/sandbox/next", json={"outcome": "timeout"}, timeout=20)
     worker = site.worker(QUEUE)
     product_id = vendor.lists()
-    site.until(lambda: site.providers.ai.asked()[0] == 1, worker)
+    site.wait_until(lambda: site.providers.ai.asked()[0] == 1, worker)
     # The worker holds no open transaction during the call.
     open_transactions = (
         "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND xact_start IS NOT NULL"
@@ -165,7 +165,7 @@ def test_review_is_completed_after_worker_is_killed_during_provider_call(site: S
     assert vendor.sees(product_id)["reviewState"] == "screening"
     site.worker(QUEUE)
     sweep(site)
-    site.until(lambda: public(site, product_id))
+    site.wait_until(lambda: public(site, product_id))
     assert vendor.notification_types(product_id) == ["product_published"]
     assert site.providers.ai.asked()[0] == 2
 
@@ -179,16 +179,16 @@ def test_review_is_completed_after_worker_is_killed_while_applying_the_result(si
         with connection.cursor() as cursor:
             cursor.execute("SELECT FROM products WHERE id = %s FOR UPDATE", (product_id,))
         worker = site.worker(QUEUE)
-        site.until(lambda: site.connections(NAME, waiting=True) == 1, worker)
+        site.wait_until(lambda: site.connections(NAME, waiting=True) == 1, worker)
 
         kill(worker)
 
-        site.until(lambda: site.connections(NAME) == 0)
+        site.wait_until(lambda: site.connections(NAME) == 0)
     finally:
         connection.close()
     assert vendor.sees(product_id)["reviewState"] == "screening"
     assert vendor.notification_types(product_id) == []
     site.worker(QUEUE)
     sweep(site)
-    site.until(lambda: public(site, product_id))
+    site.wait_until(lambda: public(site, product_id))
     assert vendor.notification_types(product_id) == ["product_published"]

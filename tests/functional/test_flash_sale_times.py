@@ -54,12 +54,12 @@ def test_start_and_end_of_flash_sale_are_visible_within_seconds(site: ServicePro
     assert made.status_code == 201, made.text
     assert active() == []
 
-    [sale] = site.until(active, worker)
+    [sale] = site.wait_until(active, worker)
     seen = datetime.now(UTC)
     assert timedelta() <= seen - starts_at < timedelta(seconds=SECONDS_TO_BE_SEEN)
     assert sale["priceMinor"] == 8_000
 
-    site.until(lambda: not active(), worker)
+    site.wait_until(lambda: not active(), worker)
     gone = datetime.now(UTC)
     assert timedelta() <= gone - ends_at < timedelta(seconds=SECONDS_TO_BE_SEEN)
     print(f"seen after {seen - starts_at}, gone after {gone - ends_at}")

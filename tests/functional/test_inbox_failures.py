@@ -149,9 +149,9 @@ def test_killed_queue_server_under_load_loses_and_duplicates_nothing(
     site.web()
     site.worker()
     with sending(site, payments) as answers:
-        site.until(lambda: payments.paid() >= 5)
+        site.wait_until(lambda: payments.paid() >= 5)
         kill_server(site.valkey.process)
-        site.until(lambda: site.query("SELECT 1 FROM webhook_inbox WHERE status = 'received' LIMIT 1"))
+        site.wait_until(lambda: site.query("SELECT 1 FROM webhook_inbox WHERE status = 'received' LIMIT 1"))
         site.restart_servers()
     payments.until_paid(SWEPT_SECONDS)
 
@@ -166,9 +166,9 @@ def test_restarted_database_under_load_loses_and_duplicates_nothing(
     site.web()
     site.worker()
     with sending(site, payments) as answers:
-        site.until(lambda: payments.paid() >= 5)
+        site.wait_until(lambda: payments.paid() >= 5)
         site.postgres.stop()
-        assert wait_until(lambda: not site.answers("/health/ready"), timeout_seconds=BOUND_SECONDS)
+        assert wait_until(lambda: not site.is_serving("/health/ready"), timeout_seconds=BOUND_SECONDS)
         site.restart_servers()
     payments.until_paid(SWEPT_SECONDS)
 
@@ -186,7 +186,7 @@ def test_two_concurrent_relays_share_the_work(site: ServiceProcesses, shop: Shop
     payments.until_paid()
 
     bodies = list(payments.bodies.values())
-    site.until(
+    site.wait_until(
         lambda: (
             not site.query("SELECT 1 FROM webhook_inbox WHERE body = ANY(%s) AND status = 'received'", bodies)
         )
@@ -212,7 +212,7 @@ def test_poison_and_slow_events_do_not_block_later_events(site: ServiceProcesses
     payments.store()
     with holding(site, "SELECT FROM orders WHERE id = %s FOR UPDATE", str(slow)):
         site.worker()
-        site.until(lambda: payments.paid() == len(payments.bodies) - 1)
+        site.wait_until(lambda: payments.paid() == len(payments.bodies) - 1)
     payments.until_paid(SWEPT_SECONDS)
 
     payments.assert_once()
@@ -235,17 +235,19 @@ def test_event_that_kills_workers_becomes_dead_letter_and_blocks_no_other_event(
     fate = PoisonedQueue(site)
     with holding(site, "SELECT FROM orders WHERE id = %s FOR UPDATE", str(beside)):
         payments.store()
-        site.until(lambda: payments.paid() == 5 and site.connections(NAME, waiting=True), fate.workers[0])
+        site.wait_until(
+            lambda: payments.paid() == 5 and site.connections(NAME, waiting=True), fate.workers[0]
+        )
         poison = [
             fate.add_event(attempts=len(RETRY_DELAYS_SECONDS) - 1),
             fate.add_work(attempts=outbox.MAX_TRIES - 2),
         ]
-        site.until(lambda: not fate.workers[0].running)
+        site.wait_until(lambda: not fate.workers[0].running)
     [[row_id]] = site.query("SELECT id FROM webhook_inbox WHERE body = %s", payments.bodies[beside])
-    fate.attend(wakeups.INBOX, row_id)
+    fate.enqueue_when_due(wakeups.INBOX, row_id)
 
-    site.until(lambda: fate.supervised() and not fate.waiting(poison))
-    site.until(lambda: fate.supervised() and payments.paid() == 6)
+    site.wait_until(lambda: fate.supervise() and not fate.waiting(poison))
+    site.wait_until(lambda: fate.supervise() and payments.paid() == 6)
 
     assert site.query(
         "SELECT attempts, error FROM dead_letter_webhooks WHERE inbox_id = %s", str(poison[0])
@@ -291,7 +293,7 @@ class TestKilledWorker:
 
     def after_kill(self, site: ServiceProcesses, payments: Payments) -> None:
         """Start the next worker and check that the payment is applied once."""
-        site.until(lambda: site.connections(NAME) == 0)
+        site.wait_until(lambda: site.connections(NAME) == 0)
         site.worker()
         payments.until_paid(SWEPT_SECONDS)
         payments.assert_once()
@@ -307,7 +309,7 @@ class TestKilledWorker:
         )
         with holding(site, record, f"charge.success:{charge}"):
             victim = site.worker()
-            site.until(lambda: site.connections(NAME, waiting=True), victim)
+            site.wait_until(lambda: site.connections(NAME, waiting=True), victim)
             kill(victim)
         assert payments.paid() == 0
         self.after_kill(site, payments)
@@ -320,7 +322,7 @@ class TestKilledWorker:
         [charge] = payments.charges.values()
         with holding(site, "LOCK TABLE webhook_inbox IN SHARE MODE"):
             victim = site.worker()
-            site.until(lambda: waits_at_last_statement(site), victim)
+            site.wait_until(lambda: waits_at_last_statement(site), victim)
             # The record is written, so another insert of the same event waits.
             with pytest.raises(psycopg2.errors.LockNotAvailable):
                 site.query(
@@ -352,11 +354,11 @@ class TestKilledWorker:
         assert server is not None
         with holding(site, "LOCK TABLE webhook_inbox IN SHARE MODE"):
             victim = site.worker()
-            site.until(lambda: waits_at_last_statement(site), victim)
+            site.wait_until(lambda: waits_at_last_statement(site), victim)
             os.kill(server, signal.SIGSTOP)
         try:
             # The queue server is stopped, so the wake-up hangs after the commit.
-            site.until(lambda: site.query(refund, str(order_id)), victim)
+            site.wait_until(lambda: site.query(refund, str(order_id)), victim)
             kill(victim)
         finally:
             os.kill(server, signal.SIGCONT)
@@ -365,7 +367,7 @@ class TestKilledWorker:
         site.worker("notifications")
         site.worker()
         # The sweep skips rows that became due in the last ten seconds.
-        site.until(lambda: site.query(refund, str(order_id)) != [("pending",)], seconds=SWEPT_SECONDS)
+        site.wait_until(lambda: site.query(refund, str(order_id)) != [("pending",)], seconds=SWEPT_SECONDS)
 
         assert len(site.query("SELECT 1 FROM refunds WHERE order_id = %s", str(order_id))) == 1
         with site.database.reading() as session:
@@ -381,7 +383,7 @@ class TestKilledWorker:
         )
         attempts = "SELECT attempts FROM webhook_inbox WHERE body = %s"
         site.worker()
-        site.until(lambda: site.query(attempts, body) == [(3,)])
+        site.wait_until(lambda: site.query(attempts, body) == [(3,)])
         [[status, ahead]] = site.query(
             "SELECT status, extract(epoch FROM due_at - now()) FROM webhook_inbox WHERE body = %s", body
         )

@@ -58,7 +58,7 @@ class Batch:
 
     def assert_paid(self) -> None:
         """Ensure that the gateway and the ledger paid each payout exactly once."""
-        self.site.until(lambda: self.statuses == {("success", "success")})
+        self.site.wait_until(lambda: self.statuses == {("success", "success")})
         listed = [
             one["reference"]
             for one in self.gateway("GET", "/transfer", perPage="100")
@@ -93,7 +93,7 @@ def test_batch_is_not_sent_twice_after_worker_is_killed_during_gateway_call(site
     batch = Batch(site)
     batch.gateway("POST", "/sandbox/transfers/next", {"outcome": "timeout"})
     victim = workers(site)
-    site.until(lambda: batch.calls("POST /transfer/bulk") == [1] * PAYEES, victim)
+    site.wait_until(lambda: batch.calls("POST /transfer/bulk") == [1] * PAYEES, victim)
     kill(victim)
     site.stop_processes()
     assert batch.statuses == {("pending", "pending")}

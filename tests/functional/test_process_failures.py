@@ -94,19 +94,19 @@ def test_worker_killed_during_transaction_writes_nothing_and_next_worker_finishe
         "products": product_id,
         "ledger_accounts": _wallet(shop),
     }
-    blocked.hold(step, id=rows[step])
+    blocked.lock(step, id=rows[step])
 
     victim = site.worker()
-    site.until(lambda: site.connections(NAME, waiting=True), victim)
+    site.wait_until(lambda: site.connections(NAME, waiting=True), victim)
     kill(victim)
-    blocked.let_go()
+    blocked.release()
     # The server notices the closed connection and rolls back.
-    site.until(lambda: site.connections(NAME) == 0)
+    site.wait_until(lambda: site.connections(NAME) == 0)
     assert status(site, order_id) == "pending_payment"
     assert site.query("SELECT id FROM ledger_transactions WHERE source = %s", f"charge:{data['id']}") == []
 
     site.worker()
-    site.until(lambda: status(site, order_id) == "paid_escrow", seconds=SWEPT_SECONDS)
+    site.wait_until(lambda: status(site, order_id) == "paid_escrow", seconds=SWEPT_SECONDS)
 
     assert_paid_once(site, order_id, data["id"])
 
@@ -117,14 +117,14 @@ def test_stopping_worker_finishes_the_current_event(
     order_id, intent = unpaid(site, shop)
     data = charge_data(intent.reference, intent.amount_minor)
     store(site, event_of(data))
-    blocked.hold("orders", id=order_id)
+    blocked.lock("orders", id=order_id)
     worker = site.worker()
-    site.until(lambda: site.connections(NAME, waiting=True), worker)
+    site.wait_until(lambda: site.connections(NAME, waiting=True), worker)
 
     worker.request_stop()
     assert worker.running
-    blocked.let_go()
-    site.until(lambda: not worker.running)
+    blocked.release()
+    site.wait_until(lambda: not worker.running)
 
     assert worker.exit_status == 0, worker.log_tail()
     assert_paid_once(site, order_id, data["id"])
@@ -144,7 +144,7 @@ def test_webhook_without_queue_is_accepted_and_processed_later(site: ServiceProc
 
     site.restart_servers()
     site.worker()
-    site.until(lambda: status(site, order_id) == "paid_escrow", seconds=SWEPT_SECONDS)
+    site.wait_until(lambda: status(site, order_id) == "paid_escrow", seconds=SWEPT_SECONDS)
     assert_paid_once(site, order_id, data["id"])
 
 
@@ -153,14 +153,14 @@ def test_webhook_with_queue_is_processed_at_once(site: ServiceProcesses, shop: S
     site.web()
     worker = site.worker()
     runs = "SELECT runs FROM periodic_tasks WHERE name = 'relay-inbox' AND run_id IS NULL"
-    site.until(lambda: site.query(runs) not in ([], [(0,)]), worker)
+    site.wait_until(lambda: site.query(runs) not in ([], [(0,)]), worker)
     site.query("UPDATE periodic_tasks SET paused_at = now() WHERE name = 'relay-inbox'")
     order_id, intent = unpaid(site, shop)
     data = charge_data(intent.reference, intent.amount_minor)
 
     assert deliver(site, event_of(data)).status_code == 200
 
-    site.until(lambda: status(site, order_id) == "paid_escrow")
+    site.wait_until(lambda: status(site, order_id) == "paid_escrow")
     site.query("UPDATE periodic_tasks SET paused_at = NULL")
     assert_paid_once(site, order_id, data["id"])
 
@@ -183,14 +183,14 @@ def test_webhook_without_database_is_answered_503_and_retried(site: ServiceProce
     assert requests.get(f"{site.url}/health/ready", timeout=5).status_code == 503
 
     charge = call_gateway(site, "POST", f"/sandbox/pay/{intent.reference}")
-    site.until(lambda: _tries(site, intent.reference))
+    site.wait_until(lambda: _tries(site, intent.reference))
     assert _tries(site, intent.reference)[0]["status"] == 503
     site.restart_servers()
-    site.until(
+    site.wait_until(
         lambda: site.query("SELECT id FROM webhook_inbox WHERE body LIKE %s", f"%{charge['id']}%".encode())
     )
     site.worker()
-    site.until(lambda: status(site, order_id) == "paid_escrow")
+    site.wait_until(lambda: status(site, order_id) == "paid_escrow")
     assert_paid_once(site, order_id, charge["id"])
 
 
@@ -203,7 +203,7 @@ def test_acknowledged_webhook_survives_killed_web_process(site: ServiceProcesses
     kill(web)
     site.worker()
 
-    site.until(lambda: status(site, order_id) == "paid_escrow")
+    site.wait_until(lambda: status(site, order_id) == "paid_escrow")
     assert_paid_once(site, order_id, data["id"])
 
 

@@ -31,7 +31,7 @@ def flush(site: ServiceProcesses) -> Forked:
 
 def flush_whole(site: ServiceProcesses) -> None:
     process = flush(site)
-    site.until(lambda: not process.running)
+    site.wait_until(lambda: not process.running)
     assert process.exit_status == 0, process.log_tail()
 
 
@@ -53,7 +53,9 @@ def test_killed_web_processes_and_killed_flush_lose_no_counts(
     with blocker.cursor() as cursor:
         cursor.execute("SELECT FROM product_counts WHERE product_id = %s FOR UPDATE", (str(product_id),))
     victim = flush(site)
-    site.until(lambda: site.query("SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'"), victim)
+    site.wait_until(
+        lambda: site.query("SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'"), victim
+    )
     kill(victim)
     blocker.close()
     assert views(site.database, site, product_id) == 5

@@ -81,7 +81,7 @@ class Refund:
 
     def assert_sent(self, times: int = 1) -> None:
         """Ensure that the refund was sent and that the ledger is consistent."""
-        self.site.until(lambda: self.status == "processed")
+        self.site.wait_until(lambda: self.status == "processed")
         assert self.calls == times
         with self.site.database.reading() as session:
             row_of(session, "ledger_transactions", kind="refund_sent", source=f"refund:{self.id}")
@@ -103,7 +103,7 @@ def test_failed_refund_is_sent_again_when_finance_retries(site: ServiceProcesses
     refund = Refund(site, shop)
     refund.gateway("POST", "/sandbox/refunds/next", {"outcome": "failed"})
     workers(site)
-    site.until(lambda: refund.status == "failed")
+    site.wait_until(lambda: refund.status == "failed")
     assert refund.calls == 1
 
     with site.database.transaction() as session:
@@ -126,7 +126,7 @@ def test_refund_is_not_sent_twice_after_worker_is_killed_during_gateway_call(
     refund = Refund(site, shop)
     refund.gateway("POST", "/sandbox/refunds/next", {"outcome": "timeout"})
     victim = workers(site)
-    site.until(lambda: refund.calls == 1, victim)
+    site.wait_until(lambda: refund.calls == 1, victim)
     kill(victim)
     site.stop_processes()
     assert refund.status == "pending"
@@ -139,8 +139,8 @@ def test_refund_is_not_sent_twice_after_worker_is_killed_during_gateway_call(
     )
     workers(site)
     # A direct wake-up, because the next sweep may be 25 seconds away.
-    site.tell(queues.WEBHOOKS, wakeups.OUTBOX, UUID(str(row_id)))
-    site.until(lambda: refund.status in ("submitted", "processed"))
+    site.enqueue(queues.WEBHOOKS, wakeups.OUTBOX, UUID(str(row_id)))
+    site.wait_until(lambda: refund.status in ("submitted", "processed"))
     site.web()
 
     refund.assert_sent()

@@ -234,7 +234,7 @@ def test_malformed_request_is_refused_and_not_stored(
     # The proxy answers 501 to an unknown encoding, and 503 if chunks cannot be joined.
     assert status in ({400, 415} if entry == "gunicorn" else {400, 501, 503})
     assert ingress.total() == before
-    assert ingress.site.answers("/health/live")
+    assert ingress.site.is_serving("/health/live")
 
 
 @via_gunicorn_and_proxy
@@ -318,7 +318,7 @@ def test_message_is_stored_for_the_contact_and_not_logged(ingress: Ingress) -> N
         assert (answer.status_code, answer.json()) == (200, {"received": True})
     worker = ingress.site.worker()
     try:
-        ingress.site.until(
+        ingress.site.wait_until(
             lambda: (
                 ingress.site.query(
                     "SELECT count(*) FROM webhook_inbox WHERE status = 'duplicate' AND dedupe_id = ANY(%s)",
@@ -374,7 +374,7 @@ def test_webhook_is_answered_503_with_retry_after_while_database_is_stopped(
 
     ingress.site.restart_servers()
 
-    ingress.site.until(
+    ingress.site.wait_until(
         lambda: (
             requests.post(
                 ingress.url(entry, GATEWAY), data=body, headers=signed(GATEWAY, body), timeout=SECONDS

@@ -113,14 +113,14 @@ class TestHeartbeats:
     ) -> None:
         first, second = site.worker(), site.worker()
         other = site.worker(queues.NOTIFICATIONS)
-        site.until(lambda: names(cache) == ["notifications", "webhooks", "webhooks"])
+        site.wait_until(lambda: names(cache) == ["notifications", "webhooks", "webhooks"])
         product_id = product(site, shop)
-        blocked.hold("products", id=product_id)
+        blocked.lock("products", id=product_id)
         row_id = store(site, queues.WEBHOOKS, product_id)
         before = figures_of(site, cache, queues.WEBHOOKS)
-        site.tell(queues.WEBHOOKS, wakeups.OUTBOX, row_id)
+        site.enqueue(queues.WEBHOOKS, wakeups.OUTBOX, row_id)
 
-        [busy_worker] = site.until(lambda: busy(cache, row_id))
+        [busy_worker] = site.wait_until(lambda: busy(cache, row_id))
         now = figures_of(site, cache, queues.WEBHOOKS)
         assert (now.active, now.waiting) == (1, before.waiting - 1)
         shown = marketplace("workers", environment=site.environment).stdout
@@ -128,28 +128,28 @@ class TestHeartbeats:
         assert f"outbox {row_id}" in shown
         assert busy_worker.process_id in {first.process_id, second.process_id}
 
-        blocked.let_go()
-        site.until(lambda: is_done(site, row_id))
-        site.until(lambda: figures_of(site, cache, queues.WEBHOOKS).active == 0)
+        blocked.release()
+        site.wait_until(lambda: is_done(site, row_id))
+        site.wait_until(lambda: figures_of(site, cache, queues.WEBHOOKS).active == 0)
         now = figures_of(site, cache, queues.WEBHOOKS)
         assert now.completed == before.completed + 1
 
         kill(first)
-        site.until(lambda: names(cache) == ["notifications", "webhooks"])
+        site.wait_until(lambda: names(cache) == ["notifications", "webhooks"])
         second.request_stop()
-        site.until(lambda: not second.running)
+        site.wait_until(lambda: not second.running)
         # A worker that stops normally removes the heartbeat at once.
         assert names(cache) == ["notifications"]
         assert other.running
 
     def test_heartbeats_return_with_the_cache(self, site: ServiceProcesses, cache: Cache) -> None:
         worker = site.worker(queues.AI_MODERATION)
-        site.until(lambda: names(cache) == ["ai-moderation"], worker)
+        site.wait_until(lambda: names(cache) == ["ai-moderation"], worker)
 
         site.valkey.stop()
         site.restart_servers()
 
-        site.until(lambda: names(Cache(site.valkey.url)) == ["ai-moderation"], worker)
+        site.wait_until(lambda: names(Cache(site.valkey.url)) == ["ai-moderation"], worker)
 
 
 class TestKilled:
@@ -159,15 +159,15 @@ class TestKilled:
     ) -> None:
         """The message is lost with the worker. Any worker's sweep may take over the row."""
         product_id = product(site, shop)
-        blocked.hold("products", id=product_id)
+        blocked.lock("products", id=product_id)
         victim = site.worker(queue)
         row_id = store(site, queue, product_id)
-        site.tell(queue, wakeups.OUTBOX, row_id)
+        site.enqueue(queue, wakeups.OUTBOX, row_id)
         until(site, lambda: site.connections(f"worker {queue}", waiting=True), victim)
 
         kill(victim)
         killed_at = time.monotonic()
-        blocked.let_go()
+        blocked.release()
         heir = site.worker(queue)
         until(site, lambda: is_done(site, row_id), heir)
 
@@ -179,7 +179,7 @@ class TestKilled:
     ) -> None:
         """The outbox sweep dies with the worker, while processing a row without the queue server."""
         product_id = product(site, shop)
-        blocked.hold("products", id=product_id)
+        blocked.lock("products", id=product_id)
         row_id = store(site, queues.NOTIFICATIONS, product_id)
         site.valkey.stop()
         victim = site.worker(queues.NOTIFICATIONS)
@@ -188,7 +188,7 @@ class TestKilled:
 
         kill(victim)
         killed_at = time.monotonic()
-        blocked.let_go()
+        blocked.release()
         site.restart_servers()
         heir = site.worker(queues.NOTIFICATIONS)
 
@@ -202,7 +202,7 @@ class TestKilled:
         assert time.monotonic() - killed_at < TAKEN_UP_SECONDS
         print(f"taken up after {time.monotonic() - killed_at:.1f} s")
         assert ("interrupted", "worker lost") in {(one["outcome"], one["error"]) for one in seen}
-        site.until(lambda: task(site, "relay-outbox")["outcome"] == "succeeded")
+        site.wait_until(lambda: task(site, "relay-outbox")["outcome"] == "succeeded")
 
 
 class TestStopped:
@@ -214,11 +214,11 @@ class TestStopped:
         )
         requests.post(f"{site.providers.ai_url}/sandbox/next", json={"outcome": "timeout"}, timeout=20)
         worker = site.worker(queues.AI_MODERATION)
-        site.until(lambda: task(site, "relay-outbox")["runs"] > 0, worker)
+        site.wait_until(lambda: task(site, "relay-outbox")["runs"] > 0, worker)
         site.query("UPDATE periodic_tasks SET paused_at = now()")
         row_id = store(site, queues.AI_MODERATION, product_id, automated_review.SCREENING_TOPIC)
-        site.tell(queues.AI_MODERATION, wakeups.OUTBOX, row_id)
-        site.until(lambda: site.providers.ai.asked()[0] == 1, worker)
+        site.enqueue(queues.AI_MODERATION, wakeups.OUTBOX, row_id)
+        site.wait_until(lambda: site.providers.ai.asked()[0] == 1, worker)
 
         worker.request_stop()
         until(site, lambda: not worker.running)
@@ -227,7 +227,7 @@ class TestStopped:
         runs = task(site, "relay-outbox")["runs"]
         heir = site.worker(queues.AI_MODERATION)
 
-        site.until(lambda: is_done(site, row_id), heir)
+        site.wait_until(lambda: is_done(site, row_id), heir)
         assert task(site, "relay-outbox")["runs"] == runs
         # A stop is not a crash, which would have cost a try.
         assert site.query("SELECT attempts FROM outbox_events WHERE id = %s", str(row_id)) == [(1,)]
@@ -239,18 +239,18 @@ class TestIndependence:
     ) -> None:
         """Three rows are stuck, and later rows still run."""
         slow, quick = product(site, shop), product(site, shop)
-        blocked.hold("products", id=slow)
+        blocked.lock("products", id=slow)
         stuck = [store(site, queues.WEBHOOKS, slow) for _ in range(3)]
         worker = site.worker()
         for row_id in stuck:
-            site.tell(queues.WEBHOOKS, wakeups.OUTBOX, row_id)
-        site.until(lambda: site.connections("worker webhooks", waiting=True) >= 3, worker)
+            site.enqueue(queues.WEBHOOKS, wakeups.OUTBOX, row_id)
+        site.wait_until(lambda: site.connections("worker webhooks", waiting=True) >= 3, worker)
 
         row_ids = [store(site, queues.WEBHOOKS, quick) for _ in range(5)]
         for row_id in row_ids:
-            site.tell(queues.WEBHOOKS, wakeups.OUTBOX, row_id)
+            site.enqueue(queues.WEBHOOKS, wakeups.OUTBOX, row_id)
 
-        site.until(lambda: all(is_done(site, row_id) for row_id in row_ids), worker)
+        site.wait_until(lambda: all(is_done(site, row_id) for row_id in row_ids), worker)
         assert not any(is_done(site, row_id) for row_id in stuck)
 
     def test_poison_rows_do_not_block_other_rows(self, site: ServiceProcesses, shop: Shop) -> None:
@@ -264,13 +264,13 @@ class TestIndependence:
             for _ in range(8)
         ]
         for row_id in poison:
-            site.tell(queues.AI_MODERATION, wakeups.OUTBOX, UUID(str(row_id)))
+            site.enqueue(queues.AI_MODERATION, wakeups.OUTBOX, UUID(str(row_id)))
         good = store(site, queues.AI_MODERATION, quick)
-        site.tell(queues.AI_MODERATION, wakeups.OUTBOX, good)
+        site.enqueue(queues.AI_MODERATION, wakeups.OUTBOX, good)
 
-        site.until(lambda: is_done(site, good), worker)
+        site.wait_until(lambda: is_done(site, good), worker)
         tries = "SELECT count(*) FROM outbox_events WHERE topic = 'nobody.knows' AND attempts >= 1"
-        site.until(lambda: site.query(tries) == [(8,)], worker)
+        site.wait_until(lambda: site.query(tries) == [(8,)], worker)
 
     def test_work_continues_without_the_queue_server(self, site: ServiceProcesses, shop: Shop) -> None:
         """Sweeps process the rows more slowly, because the schedule needs only the database."""
@@ -279,13 +279,13 @@ class TestIndependence:
 
         worker = site.worker(queues.NOTIFICATIONS)
 
-        site.until(lambda: all(is_done(site, row_id) for row_id in row_ids), worker)
+        site.wait_until(lambda: all(is_done(site, row_id) for row_id in row_ids), worker)
 
 
 class TestSchedule:
     def test_each_tick_runs_once_with_several_workers(self, site: ServiceProcesses) -> None:
         running = [site.worker(), site.worker(), site.worker(queues.NOTIFICATIONS), site.worker()]
-        site.until(lambda: task(site, "relay-inbox")["runs"] > 0, *running[:1])
+        site.wait_until(lambda: task(site, "relay-inbox")["runs"] > 0, *running[:1])
         done = marketplace(
             *("periodic", "schedule", "relay-inbox", "every", "5s"), environment=site.environment
         )
@@ -307,7 +307,7 @@ class TestSchedule:
         self, site: ServiceProcesses
     ) -> None:
         worker = site.worker()
-        site.until(lambda: task(site, "relay-inbox")["runs"] > 0, worker)
+        site.wait_until(lambda: task(site, "relay-inbox")["runs"] > 0, worker)
 
         def call(*arguments: str) -> str:
             done = marketplace("periodic", *arguments, environment=site.environment)
@@ -320,4 +320,4 @@ class TestSchedule:
         assert task(site, "relay-inbox")["runs"] == before + 1
         call("schedule", "relay-inbox", "every 5s")
         call("resume", "relay-inbox")
-        site.until(lambda: task(site, "relay-inbox")["runs"] > before + 1, worker)
+        site.wait_until(lambda: task(site, "relay-inbox")["runs"] > before + 1, worker)

@@ -179,11 +179,11 @@ class UnreliableTransfers(CrashingTransfers):
         self._fault = fault
 
     def _around(self, call: Any) -> list[GatewayTransfer]:
-        self._gateway.line.fault = self._fault
+        self._gateway.proxy.fault = self._fault
         try:
             return super()._around(call)
         finally:
-            self._gateway.line.fault = None
+            self._gateway.proxy.fault = None
 
 
 def deliver(case: DispatchedBatch, data: dict[str, Any], event: str | None = None) -> None:

@@ -130,7 +130,7 @@ class TestGateway:
             retry_scale=1,
         )
         self.server.start()
-        self.line = FaultProxy(self.server.gateway_url)
+        self.proxy = FaultProxy(self.server.gateway_url)
 
     def adapter(self, settings: Settings) -> HttpPaymentGateway:
         """Return the application's adapter with this proxy and short time-outs."""
@@ -142,7 +142,7 @@ class TestGateway:
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that point to this proxy."""
-        return {"gateway_url": self.line.url, "gateway_secret_key": GATEWAY_KEY, **_TIMEOUT}
+        return {"gateway_url": self.proxy.url, "gateway_secret_key": GATEWAY_KEY, **_TIMEOUT}
 
     def call(self, method: str, path: str, **options: Any) -> Any:
         """Call the gateway directly, without the proxy, and return the response's data."""
@@ -187,7 +187,7 @@ class TestGateway:
 
     def close(self) -> None:
         """Stop the gateway and the proxy."""
-        self.line.close()
+        self.proxy.close()
         self.server.stop()
 
 
@@ -226,11 +226,11 @@ def gateway_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestGat
 @pytest.fixture
 def gateway(gateway_server: TestGateway) -> Iterator[TestGateway]:
     """The gateway, without faults before and after the test."""
-    gateway_server.line.fault = None
-    gateway_server.line.calls.clear()
+    gateway_server.proxy.fault = None
+    gateway_server.proxy.calls.clear()
     yield gateway_server
-    gateway_server.line.fault = None
-    gateway_server.line.release()
+    gateway_server.proxy.fault = None
+    gateway_server.proxy.release()
 
 
 class MovableClock:

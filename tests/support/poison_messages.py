@@ -54,7 +54,7 @@ class PoisonedQueue:
             BODY,
             attempts,
         )
-        return self.attend(wakeups.INBOX, row_id)
+        return self.enqueue_when_due(wakeups.INBOX, row_id)
 
     def add_work(self, *, attempts: int) -> UUID:
         """Add an outbox row with a number of earlier attempts and return the row id."""
@@ -65,16 +65,16 @@ class PoisonedQueue:
             TOPIC,
             attempts,
         )
-        return self.attend(wakeups.OUTBOX, row_id)
+        return self.enqueue_when_due(wakeups.OUTBOX, row_id)
 
-    def attend(self, table: str, row_id: object) -> UUID:
+    def enqueue_when_due(self, table: str, row_id: object) -> UUID:
         """Enqueue a row whenever a retry is due."""
         attended = UUID(str(row_id))
         self._rows[attended] = table
-        self._site.tell(self._queue, table, attended)
+        self._site.enqueue(self._queue, table, attended)
         return attended
 
-    def supervised(self) -> bool:
+    def supervise(self) -> bool:
         """Restart a crashed worker, enqueue due retries, and return True."""
         died = not self.workers[-1].running
         if died:
@@ -84,7 +84,7 @@ class PoisonedQueue:
             self._start()
         for row_id, table in self._rows.items():
             if self._site.query(_AGAIN[table], str(row_id)) or died:
-                self._site.tell(self._queue, table, row_id)
+                self._site.enqueue(self._queue, table, row_id)
         return True
 
     def waiting(self, rows: Sequence[UUID]) -> bool:

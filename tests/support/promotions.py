@@ -64,7 +64,7 @@ class Stage:
         """Send a PUT request as the officer."""
         return self.client.put(path, json=body, headers=self.officer)
 
-    def made(self, path: str, **body: Any) -> dict[str, Any]:
+    def create(self, path: str, **body: Any) -> dict[str, Any]:
         """Create an object as the officer, expect success, and return the object."""
         response = self.post(path, **body)
         assert response.status_code == 201, response.json
@@ -76,7 +76,7 @@ class Stage:
         given = {"productId": str(product_id), "endsAt": self.later(hours=1)} | body
         if "salePriceMinor" not in given:
             given = {"percentOff": 25} | given
-        return self.made("/api/flash-sales", **given)
+        return self.create("/api/flash-sales", **given)
 
     def shown(self, path: str, **query: Any) -> list[Any]:
         """Return the publicly shown promotions."""
@@ -85,13 +85,13 @@ class Stage:
         data: list[Any] = response.json["data"]  # type: ignore[index]
         return data
 
-    def of_this_campus(self, path: str, **query: Any) -> list[Any]:
+    def shown_on_campus(self, path: str, **query: Any) -> list[Any]:
         """Return the promotions shown to the campus of this test."""
         return self.shown(path, campus=str(self.market.campus_id), **query)
 
     def card(self, product_id: UUID) -> dict[str, Any]:
         """Return a product's card in the listing."""
-        listed = self.of_this_campus("/api/products", limit=100)
+        listed = self.shown_on_campus("/api/products", limit=100)
         [found] = [card for card in listed if card["id"] == str(product_id)]
         return dict(found)
 
@@ -101,11 +101,11 @@ class Stage:
         assert response.status_code == 200
         return dict(response.json["data"])  # type: ignore[index]
 
-    def passes(self, **span: Any) -> None:
+    def advance_clock(self, **span: Any) -> None:
         """Move the clock forward. No task runs."""
         self.clock.now += timedelta(**span)
 
-    def run_turns(self) -> int:
+    def run_due_boundaries(self) -> int:
         """Run the due starts and ends of promotions as the worker does, and return the number."""
         database = self.market.database
         with database.reading() as session:
@@ -122,7 +122,7 @@ class Stage:
             )
         return len(due)
 
-    def turns_of(self, product_id: UUID) -> list[datetime]:
+    def sale_boundaries_of(self, product_id: UUID) -> list[datetime]:
         """List the times when a product's sales are due to start or end."""
         with self.market.database.reading() as session:
             found = session.scalars(

@@ -91,7 +91,7 @@ def many_products(own_database: Database) -> Iterator[ManyProducts]:
 class StatementStatistics:
     """The statistics of a statement: scanned rows of a table, buffers, result rows, nodes and plan."""
 
-    met: int
+    scanned_rows: int
     buffers: int
     rows: int
     nodes: list[str]
@@ -104,15 +104,15 @@ def run_and_explain(
     """Run a statement and return the statistics."""
     plan = _plan(session, statement.sql, statement._constants | values)
 
-    def met(node: dict[str, Any]) -> Iterator[int]:
+    def scanned_rows(node: dict[str, Any]) -> Iterator[int]:
         if node.get("Relation Name") == table:
             removed = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
             yield round((node["Actual Rows"] + removed) * node["Actual Loops"])
         for inner in node.get("Plans", ()):
-            yield from met(inner)
+            yield from scanned_rows(inner)
 
     return StatementStatistics(
-        sum(met(plan)),
+        sum(scanned_rows(plan)),
         _buffers(plan),
         round(plan["Actual Rows"]),
         list(_nodes(plan)),

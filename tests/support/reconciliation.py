@@ -135,7 +135,7 @@ class ReconciledService:
         """Return a user as a caller."""
         return replace(self.officer, id=user_id)
 
-    def work_off_outbox(self) -> None:
+    def process_outbox(self) -> None:
         """Process the outbox events as the workers would."""
         relay = Dispatcher(self.services)
         for row in self.rows(
@@ -143,17 +143,17 @@ class ReconciledService:
         ):
             relay.run_row(row["queue"], wakeups.OUTBOX, str(row["id"]))
 
-    def found(self) -> list[dict[str, Any]]:
+    def differences(self) -> list[dict[str, Any]]:
         """List the differences found by the latest run."""
         return self.rows(
             "SELECT * FROM reconciliation_exceptions WHERE run_id = :id ORDER BY item", id=self.run_id
         )
 
-    def told(self) -> list[tuple[str, str, str, int]]:
+    def difference_summaries(self) -> list[tuple[str, str, str, int]]:
         """List kind, problem, suggestion and amount in kobo of the latest run's differences."""
         return [
             (row["kind"], row["problem"], row["action"], row["there_minor"] - row["here_minor"])
-            for row in self.found()
+            for row in self.differences()
         ]
 
     def rows(self, sql: str, **values: Any) -> list[dict[str, Any]]:
@@ -171,7 +171,7 @@ class ReconciledService:
         with self.database.reading() as session:
             return fetch_balances_by_kind(session)
 
-    def held(self) -> int:
+    def gateway_balance(self) -> int:
         """Return the gateway's balance."""
         held: int = self.gateway.call("GET", "/balance")[0]["balance"]
         return held
@@ -202,7 +202,7 @@ class ReconciledService:
                 session, order_id=order_id, caller=buyer, reason=None, now=datetime.now(UTC)
             )
 
-    def bank_takes(self, charge: Charge, *, dispute_id: str, minor: int) -> None:
+    def charge_back_at_bank(self, charge: Charge, *, dispute_id: str, minor: int) -> None:
         """Simulate a bank that charges back part of a charge."""
         now = datetime.now(UTC)
         taken = GatewayRecord(
@@ -210,7 +210,7 @@ class ReconciledService:
         )
         self.records = RecordsWithChargeback(self.services.gateway_records, taken)
 
-    def hear_of_dispute(self, charge: Charge, *, dispute_id: str) -> None:
+    def record_open_dispute(self, charge: Charge, *, dispute_id: str) -> None:
         """Record an open dispute of a charge."""
         with self.database.transaction() as session:
             session.execute(
@@ -221,12 +221,12 @@ class ReconciledService:
                 {"dispute_id": dispute_id, "reference": charge.reference},
             )
 
-    def end_dispute(self) -> None:
+    def resolve_dispute(self) -> None:
         """Resolve the dispute."""
         with self.database.transaction() as session:
             session.execute(text("UPDATE charge_disputes SET status = 'resolved', resolved_at = now()"))
 
-    def book_chargeback(self, minor: int, order_id: UUID) -> None:
+    def post_chargeback(self, minor: int, order_id: UUID) -> None:
         """Record a lost chargeback."""
         [dispute] = self.rows("SELECT id FROM charge_disputes")
         with self.database.transaction() as session:
@@ -239,7 +239,7 @@ class ReconciledService:
                 kind="chargeback",
             )
 
-    def lists_nothing(self) -> None:
+    def empty_record_lists(self) -> None:
         """Make the gateway's lists empty, as with a short time window."""
         self.records = RecordsWithEmptyLists(self.services.gateway_records)
 
@@ -261,7 +261,7 @@ class ReconciledService:
             gateway_refund.apply_gateway_status(session, refund_id=refund_id, reported=told, now=now)
         return refund_id
 
-    def hear_of_refund(self, refund_id: UUID, reference: str) -> str:
+    def record_refund_status(self, refund_id: UUID, reference: str) -> str:
         """Record the gateway's status of a refund."""
         [told] = [
             one
@@ -329,7 +329,7 @@ class ReconciledService:
         session.flush()
         return intent.id, reference
 
-    def hear_of_payout(self, intent_id: UUID, status: str, *, amount_minor: int = 200_000) -> None:
+    def record_payout_status(self, intent_id: UUID, status: str, *, amount_minor: int = 200_000) -> None:
         """Record the gateway's status of a payout."""
         with self.database.transaction() as session:
             session.execute(
@@ -367,7 +367,7 @@ class ReconciledService:
 
         assert wait_until(is_so, timeout_seconds=20)
 
-    def book(self, minor: int, source: str) -> None:
+    def post_nonexistent_money(self, minor: int, source: str) -> None:
         """Post nonexistent money at the gateway, as a wrong manual posting would."""
         with self.database.transaction() as session:
             sides = (accounts.GATEWAY_CLEARING, accounts.OWN_FUNDS)

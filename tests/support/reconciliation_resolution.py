@@ -32,7 +32,7 @@ def resolve_in(
     **values: Any,
 ) -> Any:
     """Resolve a difference in the caller's transaction."""
-    given = {"run_id": service.run_id, "exception_id": service.found()[0]["id"]} | values
+    given = {"run_id": service.run_id, "exception_id": service.differences()[0]["id"]} | values
     who = officer or service.officer
     resolved = reconciliation_resolution.resolve_difference(
         session,

@@ -114,14 +114,14 @@ class ServiceProcesses:
     def web(self) -> Forked:
         """Start the web processes and wait for the first response."""
         process = self._launch("web", "gunicorn", "-c", "gunicorn.conf.py", "wsgi:app")
-        self.until(lambda: self.answers("/health/live"), process)
+        self.wait_until(lambda: self.is_serving("/health/live"), process)
         return process
 
     def worker(self, queue: str = "webhooks", *, module: str = "tasks.worker") -> Forked:
         """Start a worker without waiting."""
         return self._launch(f"worker-{queue}", module, queue)
 
-    def tell(self, queue: str, table: str, row_id: UUID) -> None:
+    def enqueue(self, queue: str, table: str, row_id: UUID) -> None:
         """Enqueue a row, as a commit does."""
         services = Services.from_settings(load_settings(self.environment), application_name="tests")
         assert Dispatcher(services).send_wakeup(queue, table, row_id)
@@ -132,14 +132,14 @@ class ServiceProcesses:
         self._processes.append(process)
         return process
 
-    def answers(self, path: str) -> bool:
+    def is_serving(self, path: str) -> bool:
         """Return whether the web processes answer 200."""
         try:
             return requests.get(f"{self.url}{path}", timeout=5).status_code == 200
         except requests.RequestException:
             return False
 
-    def until(
+    def wait_until(
         self, look: Callable[[], Found], process: Forked | None = None, *, seconds: float = BOUND_SECONDS
     ) -> Found:
         """Wait, with a time limit, until a search succeeds, and return the result."""
@@ -195,14 +195,14 @@ class Blocker:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    def hold(self, table: str, **key: object) -> None:
-        """Lock a row until ``let_go``."""
+    def lock(self, table: str, **key: object) -> None:
+        """Lock a row until ``release``."""
         [[name, value]] = key.items()
         with self._connection.cursor() as cursor:
             cursor.execute(f"SELECT FROM {table} WHERE {name} = %s FOR UPDATE", (str(value),))
             assert cursor.rowcount == 1
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release the row lock."""
         self._connection.rollback()
 

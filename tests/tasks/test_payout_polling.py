@@ -189,7 +189,7 @@ class TestSweep:
         self, case: DispatchedBatch, relay: Dispatcher, gateway: TestGateway
     ) -> None:
         case.work(relay)
-        gateway.line.fault = "refuse"
+        gateway.proxy.fault = "refuse"
 
         done = case.sweep(minutes=6)
 

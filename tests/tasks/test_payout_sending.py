@@ -418,9 +418,9 @@ class TestFailures:
     def test_nothing_is_sent_when_recipients_cannot_be_created(
         self, relay: Dispatcher, case: DispatchedBatch, gateway: TestGateway
     ) -> None:
-        gateway.line.fault = "refuse"
+        gateway.proxy.fault = "refuse"
         case.work(relay)
-        gateway.line.fault = None
+        gateway.proxy.fault = None
 
         assert case.statuses == {("pending", "pending")}
         assert all(row["sent_at"] is None for row in case.transfers)

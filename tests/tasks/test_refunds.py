@@ -440,7 +440,7 @@ class TestSweep:
         self, relay: Dispatcher, gateway: TestGateway, paying_services: Services, case: Case
     ) -> None:
         case.run(relay)
-        gateway.line.fault = "refuse"
+        gateway.proxy.fault = "refuse"
 
         done = self.sweep(paying_services, minutes=61)
 

@@ -354,12 +354,12 @@ class TestGateway:
     def test_unanswered_gateway_raises_alert_after_five_minutes_until_answer(
         self, gateway: TestGateway, opened: Intent, sweep: Callable[[datetime], bool]
     ) -> None:
-        gateway.line.fault = "refuse"
+        gateway.proxy.fault = "refuse"
 
         # The order expires at minute 30, as do the orders of other tests.
         assert [sweep(later(minutes=minute)) for minute in (30, 34, 35, 40)] == [False, False, True, True]
 
-        gateway.line.fault = None
+        gateway.proxy.fault = None
         assert not sweep(later(minutes=41))
 
 

@@ -121,8 +121,8 @@ def test_first_page_reads_only_the_rows_of_the_page(
         table="ledger_entries",
     )
 
-    assert found.met <= (LIMIT + 1) * len(owners), found.plan
-    assert (found.rows > 0) == (filtered != "unknown order")
+    assert found.scanned_rows <= (LIMIT + 1) * len(owners), found.plan
+    assert (found.rows > 0) == (filtered != "no such order")
     if "rare" not in filtered and found.rows:
         assert found.rows == LIMIT + 1
 
@@ -154,8 +154,8 @@ def test_deep_page_reads_no_more_than_the_first(
 
     assert deep.rows == first.rows
     # A read by time also meets entries of other kinds and directions, such as the latest entry.
-    assert deep.met <= (LIMIT + 1) * len(owners), deep.plan
-    assert first.met <= (LIMIT + 1 + by_time) * len(owners), first.plan
+    assert deep.scanned_rows <= (LIMIT + 1) * len(owners), deep.plan
+    assert first.scanned_rows <= (LIMIT + 1 + by_time) * len(owners), first.plan
     # A deep page uses other blocks of the same indexes and may read a few more.
     assert deep.buffers <= first.buffers + 4 * len(owners), deep.plan
 
@@ -180,7 +180,7 @@ def test_vendor_statement_reads_only_entries_since_period_start(long_statement: 
 
     assert found.rows == since - 400 - 1
     # Entries are read once for the opening balance and once for the rows of the statement.
-    assert found.met <= 2 * since, found.plan
+    assert found.scanned_rows <= 2 * since, found.plan
 
 
 def test_statement_export_uses_bounded_memory(long_statement: LongStatement) -> None:

@@ -150,8 +150,8 @@ def test_unfiltered_page_reads_only_rows_up_to_page_end(
 
     assert first.rows == later.rows == LIMIT
     # Joining buyers and vendors sorts the rows of the page again.
-    assert first.met <= LIMIT, first.plan
-    assert later.met <= 21 * LIMIT, later.plan
+    assert first.scanned_rows <= LIMIT, first.plan
+    assert later.scanned_rows <= 21 * LIMIT, later.plan
 
 
 @both_directions
@@ -165,7 +165,7 @@ def test_page_of_common_filter_is_full_and_reads_few_rows(
     assert found.rows == LIMIT
     # Sorted by time or amount, matching orders are frequent.
     if sort in ("created_at", "total_amount"):
-        assert found.met <= 10 * LIMIT, found.plan
+        assert found.scanned_rows <= 10 * LIMIT, found.plan
 
 
 @both_directions
@@ -178,7 +178,7 @@ def test_page_of_rare_filter_reads_only_few_rows(
 
     assert (found.rows > 0) == (not filtered.startswith("unknown"))
     # Only the few matching rows; stuck orders are selected from all paid or shipped orders.
-    assert found.met <= 12 * _RARE_COUNT, found.plan
+    assert found.scanned_rows <= 12 * _RARE_COUNT, found.plan
 
 
 def test_export_does_not_hold_all_rows_in_memory(orders: Orders) -> None:

@@ -229,10 +229,10 @@ class TestRequestedRefund:
         gateway.open(reference, TOTAL)
         gateway.pay(reference)
         found = gateway_refund.lease_refund(session, refund_id=refund_id, now=NOW)
-        gateway.line.fault = "lose"
+        gateway.proxy.fault = "lose"
         with pytest.raises(ProviderUnavailableError):
             gateway_refund.send_refund(gateway.adapter(settings), found)
-        gateway.line.fault = None
+        gateway.proxy.fault = None
         return reference
 
     @pytest.fixture

@@ -200,7 +200,7 @@ def test_order_with_open_page_is_kept_while_gateway_is_down(
 ) -> None:
     with database.transaction() as session:
         order_without_page = place(session, shop, product_id)
-    gateway.line.fault = fault
+    gateway.proxy.fault = fault
 
     done = sweep()
 
@@ -208,11 +208,11 @@ def test_order_with_open_page_is_kept_while_gateway_is_down(
     assert status(database, opened.order_ids[0]) == "pending_payment"
     assert status(database, order_without_page) == "expired"
     # The sweep polls at most three payments, and the client repeats each request once.
-    polled = Counter(call for call in gateway.line.calls if "verify" in call)
+    polled = Counter(call for call in gateway.proxy.calls if "verify" in call)
     assert polled[f"GET /gateway/transaction/verify/{opened.reference}"] in (1, 2)
     assert sum(polled.values()) <= 6
 
-    gateway.line.fault = None
+    gateway.proxy.fault = None
     sweep()
     assert status(database, opened.order_ids[0]) == "expired"
 
@@ -259,15 +259,15 @@ def test_no_order_of_checkout_expires_while_gateway_is_down(
     database: Database, gateway: TestGateway, sweep: SweepNow, settings: Settings, shop: Shop
 ) -> None:
     order_ids, intent = opened_checkout(database, gateway, settings, shop)
-    gateway.line.fault = "refuse"
+    gateway.proxy.fault = "refuse"
 
     assert sweep().gateway_down
 
-    polled = [call for call in gateway.line.calls if intent.reference in call]
+    polled = [call for call in gateway.proxy.calls if intent.reference in call]
     # The client repeats the request once. The other orders reuse the result.
     assert 1 <= len(polled) <= 2
     assert [status(database, order_id) for order_id in order_ids] == ["pending_payment"] * 3
-    gateway.line.fault = None
+    gateway.proxy.fault = None
     sweep()
     assert [status(database, order_id) for order_id in order_ids] == ["expired"] * 3
 

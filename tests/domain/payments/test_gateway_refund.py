@@ -132,7 +132,7 @@ class TestSending:
         self, session: Session, gateway: TestGateway, settings: Settings, refund_id: UUID, fault: str
     ) -> None:
         found = lease(session, refund_id)
-        gateway.line.fault = fault
+        gateway.proxy.fault = fault
         with pytest.raises(ProviderUnavailableError):
             gateway_refund.send_refund(gateway.adapter(settings), found)
         assert status_of(session, refund_id) == "pending"
@@ -141,7 +141,7 @@ class TestSending:
         again = lease(session, refund_id, minutes=3)
         with pytest.raises(ProviderUnavailableError):
             gateway_refund.send_refund(gateway.adapter(settings), again)
-        gateway.line.fault = None
+        gateway.proxy.fault = None
         report = gateway_refund.send_refund(gateway.adapter(settings), again)
 
         # The gateway may have processed the refund by then.
@@ -152,10 +152,10 @@ class TestSending:
     def test_refund_is_sent_after_gateway_was_down(
         self, session: Session, gateway: TestGateway, settings: Settings, refund_id: UUID
     ) -> None:
-        gateway.line.fault = "refuse"
+        gateway.proxy.fault = "refuse"
         with pytest.raises(ProviderUnavailableError):
             gateway_refund.send_refund(gateway.adapter(settings), lease(session, refund_id))
-        gateway.line.fault = None
+        gateway.proxy.fault = None
 
         found = lease(session, refund_id, minutes=3)
         assert (

@@ -380,7 +380,7 @@ class TestGatewayPoll:
                 session, failed_refund=stuck, attempts=known, act=act_of(officer, now=NOW)
             )
 
-        gateway.line.fault = "lose"
+        gateway.proxy.fault = "lose"
         with pytest.raises(ProviderUnavailableError):
             gateway_reports.fetch_status(adapter, find_failed(session, made["id"], officer))
 

@@ -122,7 +122,7 @@ def test_lost_response_is_reported_as_unavailable_not_as_refusal(
     adapter: HttpTransferGateway, gateway: TestGateway, fault: str
 ) -> None:
     order = make_instruction(adapter)
-    gateway.line.fault = fault
+    gateway.proxy.fault = fault
 
     for call in (
         lambda: adapter.send(order),

@@ -19,8 +19,8 @@ def test_equal_records_are_matched(service: ReconciledService) -> None:
         service.paid_order()
     outcome = service.reconcile()
     assert (outcome.status, outcome.drift_minor, outcome.in_flight_minor) == ("matched", 0, 0)
-    assert outcome.gateway_minor == outcome.books_minor == service.held() > 0
-    assert service.told() == []
+    assert outcome.gateway_minor == outcome.books_minor == service.gateway_balance() > 0
+    assert service.difference_summaries() == []
     assert service.balances()["gateway_fees"] > 0
     figures = service.run()["figures"]
     assert (figures["movements"], figures["charges"], figures["in_flight"]) == (3, 3, 0)
@@ -32,7 +32,7 @@ def test_charge_with_pending_event_is_in_flight_not_drift(service: ReconciledSer
     charge = service.gateway.charge_of_paid(reference)
     outcome = service.reconcile()
     assert (outcome.status, outcome.in_flight_minor) == ("matched", amount - charge.fees_minor)
-    assert service.told() == []
+    assert service.difference_summaries() == []
     service.apply(charge)
     assert service.reconcile().in_flight_minor == 0
 
@@ -42,8 +42,10 @@ def test_charge_with_overdue_event_is_missing_here(service: ReconciledService) -
     charge = service.gateway.charge_of_paid(reference)
     outcome = service.reconcile(ahead=LATER)
     assert (outcome.status, outcome.drift_minor) == ("drift", amount - charge.fees_minor)
-    assert service.told() == [("charge", "missing_here", "apply_charge", amount - charge.fees_minor)]
-    [found] = service.found()
+    assert service.difference_summaries() == [
+        ("charge", "missing_here", "apply_charge", amount - charge.fees_minor)
+    ]
+    [found] = service.differences()
     assert (found["order_id"], found["reference"], found["gateway_id"]) == (order_id, reference, charge.id)
 
 
@@ -55,7 +57,7 @@ def test_unrecognized_charge_is_reported_at_once(service: ReconciledService) -> 
     more = 300_000 - service.gateway.pay("of-another-one")["fees"]
     outcome = service.reconcile()
     # The opening balance covers charges from before the service's first day.
-    assert service.told() == [("charge", "missing_here", "look_up_charge", more)]
+    assert service.difference_summaries() == [("charge", "missing_here", "look_up_charge", more)]
     assert outcome.drift_minor == more
     assert service.balances()["own_funds"] == 500_000 - fees
 
@@ -65,8 +67,8 @@ def test_charge_posted_with_another_amount_is_reported(service: ReconciledServic
     charge = service.gateway.charge_of_paid(reference)
     service.apply(replace(charge, fees_minor=charge.fees_minor - 1))
     assert service.reconcile().drift_minor == -1
-    assert service.told() == [("charge", "amounts_differ", "compare_amounts", -1)]
-    [found] = service.found()
+    assert service.difference_summaries() == [("charge", "amounts_differ", "compare_amounts", -1)]
+    [found] = service.differences()
     assert (found["order_id"], found["here_status"], found["there_status"]) == (
         order_id,
         "applied",
@@ -80,7 +82,7 @@ def test_returned_charge_of_cancelled_order_is_matched(service: ReconciledServic
     service.apply(service.gateway.charge_of_paid(reference))
     assert service.rows("SELECT outcome FROM gateway_charges") == [{"outcome": "returned"}]
     outcome = service.reconcile()
-    assert (outcome.status, outcome.in_flight_minor, service.told()) == ("matched", 0, [])
+    assert (outcome.status, outcome.in_flight_minor, service.difference_summaries()) == ("matched", 0, [])
 
 
 def test_refund_pending_at_the_gateway_stays_in_flight(service: ReconciledService) -> None:
@@ -90,7 +92,7 @@ def test_refund_pending_at_the_gateway_stays_in_flight(service: ReconciledServic
     for ahead in (timedelta(0), LATER, timedelta(days=20)):
         outcome = service.reconcile(ahead=ahead)
         assert (outcome.status, outcome.in_flight_minor) == ("matched", -charge.amount_minor)
-        assert service.told() == []
+        assert service.difference_summaries() == []
 
 
 def test_processed_refund_without_event_is_reported_as_drift(service: ReconciledService) -> None:
@@ -100,11 +102,13 @@ def test_processed_refund_without_event_is_reported_as_drift(service: Reconciled
     service.wait_for_refund(charge.reference, "processed")
     assert service.reconcile().status == "matched"
     assert service.reconcile(ahead=LATER).drift_minor == -charge.amount_minor
-    assert service.told() == [("refund", "status_differs", "ask_about_refund", -charge.amount_minor)]
-    [found] = service.found()
+    assert service.difference_summaries() == [
+        ("refund", "status_differs", "ask_about_refund", -charge.amount_minor)
+    ]
+    [found] = service.differences()
     assert (found["refund_id"], found["order_id"]) == (refund_id, order_id)
     assert (found["here_status"], found["there_status"]) == ("submitted", "processed")
-    assert service.hear_of_refund(refund_id, charge.reference) == "processed"
+    assert service.record_refund_status(refund_id, charge.reference) == "processed"
     assert service.reconcile(ahead=LATER).status == "matched"
 
 
@@ -115,18 +119,18 @@ def test_failed_refund_without_event_is_reported_without_drift(
     service.plan("refunds", "failed")
     service.refunded(order_id)
     service.wait_for_refund(charge.reference, "failed")
-    assert (service.reconcile().status, service.told()) == ("matched", [])
+    assert (service.reconcile().status, service.difference_summaries()) == ("matched", [])
     outcome = service.reconcile(ahead=LATER)
     assert (outcome.status, outcome.drift_minor, outcome.exceptions) == ("matched", 0, 1)
-    assert service.told() == [("refund", "status_differs", "ask_about_refund", 0)]
+    assert service.difference_summaries() == [("refund", "status_differs", "ask_about_refund", 0)]
 
 
 def test_refund_made_at_the_gateway_is_reported_with_the_order(service: ReconciledService) -> None:
     order_id, charge = service.paid_order()
     service.gateway.call("POST", "/refund", json={"transaction": charge.reference, "amount": 70_000})
     assert service.reconcile().status == "drift"
-    assert service.told() == [("refund", "missing_here", "look_up_refund", -70_000)]
-    assert service.found()[0]["order_id"] == order_id
+    assert service.difference_summaries() == [("refund", "missing_here", "look_up_refund", -70_000)]
+    assert service.differences()[0]["order_id"] == order_id
 
 
 @pytest.mark.parametrize("outcome", ["failed", "reversed"])
@@ -137,10 +141,10 @@ def test_failed_or_reversed_payout_without_event_is_reported(
     service.plan("transfers", outcome)
     intent_id, reference = service.payout()
     service.wait_for_payout(reference, outcome)
-    assert (service.reconcile().status, service.told()) == ("matched", [])
+    assert (service.reconcile().status, service.difference_summaries()) == ("matched", [])
     assert service.reconcile(ahead=LATER).drift_minor == 0
-    assert service.told() == [("transfer", "status_differs", "ask_about_payout", 0)]
-    [found] = service.found()
+    assert service.difference_summaries() == [("transfer", "status_differs", "ask_about_payout", 0)]
+    [found] = service.differences()
     assert (found["intent_id"], found["reference"], found["there_status"]) == (intent_id, reference, outcome)
 
 
@@ -151,43 +155,43 @@ def test_successful_payout_without_event_is_in_flight_until_overdue(service: Rec
     service.wait_for_payout(reference, "success")
     assert service.reconcile().in_flight_minor == -200_000
     assert service.reconcile(ahead=LATER).drift_minor == -200_000
-    assert service.told() == [("transfer", "status_differs", "ask_about_payout", -200_000)]
-    service.hear_of_payout(intent_id, "success")
+    assert service.difference_summaries() == [("transfer", "status_differs", "ask_about_payout", -200_000)]
+    service.record_payout_status(intent_id, "success")
     outcome = service.reconcile(ahead=LATER)
-    assert (outcome.status, outcome.in_flight_minor, service.told()) == ("matched", 0, [])
+    assert (outcome.status, outcome.in_flight_minor, service.difference_summaries()) == ("matched", 0, [])
 
 
 def test_payout_reversed_after_posting_is_reported(service: ReconciledService) -> None:
     service.paid_order()
     service.plan("transfers", "reversed")
     intent_id, reference = service.payout()
-    service.hear_of_payout(intent_id, "success")
+    service.record_payout_status(intent_id, "success")
     service.wait_for_payout(reference, "reversed")
     assert service.reconcile().status == "matched"
     assert service.reconcile(ahead=LATER).drift_minor == 200_000
-    assert service.told() == [("transfer", "status_differs", "ask_about_payout", 200_000)]
+    assert service.difference_summaries() == [("transfer", "status_differs", "ask_about_payout", 200_000)]
 
 
 def test_payout_unknown_to_the_gateway_is_missing_there(service: ReconciledService) -> None:
     service.paid_order()
     intent_id, _ = service.payout(arrives=False)
-    assert (service.reconcile().status, service.told()) == ("matched", [])
+    assert (service.reconcile().status, service.difference_summaries()) == ("matched", [])
     assert service.reconcile(ahead=LATER).status == "matched"
-    assert service.told() == [("transfer", "missing_there", "ask_about_payout", 0)]
+    assert service.difference_summaries() == [("transfer", "missing_there", "ask_about_payout", 0)]
     # An open payout is reported at any age.
     service.reconcile(ahead=timedelta(days=6))
-    assert service.told() == [("transfer", "missing_there", "ask_about_payout", 0)]
-    service.hear_of_payout(intent_id, "success")
+    assert service.difference_summaries() == [("transfer", "missing_there", "ask_about_payout", 0)]
+    service.record_payout_status(intent_id, "success")
     assert service.reconcile().drift_minor == 200_000
-    assert service.told() == [("transfer", "missing_there", "look_up_payout", 200_000)]
+    assert service.difference_summaries() == [("transfer", "missing_there", "look_up_payout", 200_000)]
 
 
 def test_unrecognized_transfer_is_reported_at_once(service: ReconciledService) -> None:
     service.paid_order()
     service.transfer("somebody-elses-1", 120_000)
     assert service.reconcile().drift_minor == -120_000
-    assert service.told() == [("transfer", "missing_here", "look_up_transfer", -120_000)]
-    assert service.found()[0]["reference"] == "somebody-elses-1"
+    assert service.difference_summaries() == [("transfer", "missing_here", "look_up_transfer", -120_000)]
+    assert service.differences()[0]["reference"] == "somebody-elses-1"
 
 
 def test_settlements_are_posted_to_the_bank_once(service: ReconciledService) -> None:
@@ -220,20 +224,20 @@ def test_gateway_top_ups_are_posted_to_own_funds_once(service: ReconciledService
         assert service.reconcile().status == "matched"
         assert service.run()["figures"]["own_funds_booked"] == booked
     assert service.balances()["own_funds"] == 940_000
-    assert service.balances()["gateway_clearing"] == service.held()
+    assert service.balances()["gateway_clearing"] == service.gateway_balance()
 
 
 def test_posting_without_gateway_record_is_missing_there(service: ReconciledService) -> None:
     service.paid_order()
-    service.book(33_000, "by-hand:1")
+    service.post_nonexistent_money(33_000, "by-hand:1")
     assert service.reconcile().drift_minor == -33_000
-    assert service.told() == [("booking", "missing_there", "look_up_booking", -33_000)]
+    assert service.difference_summaries() == [("booking", "missing_there", "look_up_booking", -33_000)]
 
 
 def test_differences_with_a_sum_of_zero_are_drift(service: ReconciledService) -> None:
     service.paid_order()
     service.transfer("somebody-elses-2", 33_000)
-    service.book(-33_000, "by-hand:2")
+    service.post_nonexistent_money(-33_000, "by-hand:2")
     outcome = service.reconcile()
     assert (outcome.status, outcome.drift_minor, outcome.exceptions) == ("drift", 0, 2)
 
@@ -242,7 +246,7 @@ def test_charge_older_than_the_listed_period_is_in_flight(service: ReconciledSer
     """A hosted page may be paid days after opening, so the charge may predate the listed period."""
     _, reference, amount = service.order()
     charge = service.gateway.charge_of_paid(reference)
-    service.lists_nothing()
+    service.empty_record_lists()
     outcome = service.reconcile()
     assert (outcome.status, outcome.in_flight_minor) == ("matched", amount - charge.fees_minor)
     assert service.run()["figures"]["charges"] == 0
@@ -250,18 +254,18 @@ def test_charge_older_than_the_listed_period_is_in_flight(service: ReconciledSer
 
 def test_chargeback_at_the_gateway_is_matched_with_the_dispute(service: ReconciledService) -> None:
     order_id, charge = service.paid_order()
-    service.bank_takes(charge, dispute_id="77123", minor=60_000)
+    service.charge_back_at_bank(charge, dispute_id="77123", minor=60_000)
     # The dispute event has not arrived yet.
-    assert (service.reconcile().status, service.told()) == ("matched", [])
+    assert (service.reconcile().status, service.difference_summaries()) == ("matched", [])
     assert service.reconcile(ahead=LATER).drift_minor == -60_000
-    assert service.told() == [("refund", "missing_here", "look_up_refund", -60_000)]
+    assert service.difference_summaries() == [("refund", "missing_here", "look_up_refund", -60_000)]
     # The chargeback is posted when the dispute is final. A posting missing days later is a difference.
-    service.hear_of_dispute(charge, dispute_id="77123")
+    service.record_open_dispute(charge, dispute_id="77123")
     outcome = service.reconcile(ahead=timedelta(days=9))
     assert (outcome.status, outcome.in_flight_minor) == ("matched", -60_000)
-    service.end_dispute()
+    service.resolve_dispute()
     assert service.reconcile(ahead=timedelta(days=2)).status == "matched"
     assert service.reconcile(ahead=timedelta(days=9)).drift_minor == -60_000
-    assert service.told() == [("dispute", "missing_here", "compare_amounts", -60_000)]
-    service.book_chargeback(60_000, order_id)
+    assert service.difference_summaries() == [("dispute", "missing_here", "compare_amounts", -60_000)]
+    service.post_chargeback(60_000, order_id)
     assert service.reconcile().in_flight_minor == 0

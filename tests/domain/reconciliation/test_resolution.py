@@ -51,7 +51,7 @@ def test_resolved_difference_is_posted_and_not_reported_again(
     [audited] = service.rows("SELECT * FROM audit_logs WHERE action = 'reconciliation.resolve'")
     assert (audited["actor_id"], audited["after"]["note"]) == (service.officer.id, NOTE)
     outcome = service.reconcile()
-    assert (outcome.status, outcome.drift_minor, service.told()) == ("matched", 0, [])
+    assert (outcome.status, outcome.drift_minor, service.difference_summaries()) == ("matched", 0, [])
     with service.database.transaction() as session:
         assert_ledger_is_consistent(session)
 
@@ -89,7 +89,7 @@ def test_write_off_above_the_limit_needs_two_officers(service: ReconciledService
     service.transfer("somebody-elses-9", 100_001)
     service.reconcile()
     assert resolve(service, "own_funds") == {
-        "exceptionId": service.found()[0]["id"],
+        "exceptionId": service.differences()[0]["id"],
         "state": "proposed",
         "resolution": "own_funds",
         "bookedMinor": 0,
@@ -103,7 +103,7 @@ def test_write_off_above_the_limit_needs_two_officers(service: ReconciledService
         resolve(service, "own_funds")
     second = second_officer(service)
     assert resolve(service, "own_funds", officer=second)["bookedMinor"] == -100_001
-    [found] = service.found()
+    [found] = service.differences()
     assert (found["proposed_by"], found["resolved_by"]) == (service.officer.id, second.id)
     audited = service.rows("SELECT action, actor_id FROM audit_logs WHERE action LIKE 'reconciliation.%'")
     assert {(row["action"], row["actor_id"]) for row in audited} == {
@@ -115,7 +115,7 @@ def test_write_off_above_the_limit_needs_two_officers(service: ReconciledService
 
 def test_surplus_above_the_limit_needs_two_officers(service: ReconciledService) -> None:
     service.paid_order()
-    service.book(-100_001, "by-hand:7")
+    service.post_nonexistent_money(-100_001, "by-hand:7")
     service.reconcile()
     own = service.balances()["own_funds"]
     assert resolve(service, "own_funds")["state"] == "proposed"
@@ -129,7 +129,7 @@ def test_surplus_above_the_limit_needs_two_officers(service: ReconciledService) 
 
 def test_surplus_at_the_limit_needs_a_single_officer(service: ReconciledService) -> None:
     service.paid_order()
-    service.book(-100_000, "by-hand:8")
+    service.post_nonexistent_money(-100_000, "by-hand:8")
     service.reconcile()
     assert resolve(service, "own_funds")["bookedMinor"] == 100_000
 
@@ -137,15 +137,15 @@ def test_surplus_at_the_limit_needs_a_single_officer(service: ReconciledService)
 def test_changed_amount_discards_the_proposal(service: ReconciledService) -> None:
     service.paid_order()
     service.gateway.fill(500_000)
-    service.book(-150_000, "by-hand:5")
-    service.book(300_000, "by-hand:6")
+    service.post_nonexistent_money(-150_000, "by-hand:5")
+    service.post_nonexistent_money(300_000, "by-hand:6")
     service.reconcile()
-    [large] = [one["id"] for one in service.found() if one["there_minor"] < one["here_minor"]]
+    [large] = [one["id"] for one in service.differences() if one["there_minor"] < one["here_minor"]]
     assert resolve(service, "own_funds", exception_id=large)["state"] == "proposed"
     with service.database.transaction() as session:
         session.execute(text("UPDATE reconciliation_exceptions SET here_minor = here_minor - 1"))
     service.reconcile()
-    assert [one["proposed_by"] for one in service.found()] == [None, None]
+    assert [one["proposed_by"] for one in service.differences()] == [None, None]
 
 
 def test_small_write_offs_above_the_limit_in_total_need_two_officers(service: ReconciledService) -> None:
@@ -154,7 +154,7 @@ def test_small_write_offs_above_the_limit_in_total_need_two_officers(service: Re
     for number in range(2):
         service.transfer(f"somebody-elses-of-many-{number}", 60_000)
     service.reconcile()
-    states = [resolve(service, "own_funds", exception_id=one["id"])["state"] for one in service.found()]
+    states = [resolve(service, "own_funds", exception_id=one["id"])["state"] for one in service.differences()]
     assert states == ["resolved", "proposed"]
 
 
@@ -162,18 +162,18 @@ def test_surplus_does_not_offset_a_write_off_in_the_limit(service: ReconciledSer
     service.paid_order()
     service.gateway.fill(500_000)
     service.transfer("somebody-elses-beside-a-surplus", 60_000)
-    service.book(-60_000, "by-hand:9")
-    assert (service.reconcile().drift_minor, len(service.found())) == (0, 2)
-    states = [resolve(service, "own_funds", exception_id=one["id"])["state"] for one in service.found()]
+    service.post_nonexistent_money(-60_000, "by-hand:9")
+    assert (service.reconcile().drift_minor, len(service.differences())) == (0, 2)
+    states = [resolve(service, "own_funds", exception_id=one["id"])["state"] for one in service.differences()]
     assert states == ["resolved", "proposed"]
 
 
 def test_concurrent_resolutions_count_together_towards_the_limit(service: ReconciledService) -> None:
     service.paid_order()
     for number in range(2):
-        service.book(-60_000, f"by-hand-at-once:{number}")
+        service.post_nonexistent_money(-60_000, f"by-hand-at-once:{number}")
     service.reconcile()
-    first, second = (one["id"] for one in service.found())
+    first, second = (one["id"] for one in service.differences())
     waits = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     with ThreadPoolExecutor(1) as pool:
         with service.database.transaction() as session:
@@ -220,7 +220,7 @@ def test_charge_without_event_is_polled_and_applied(service: ReconciledService) 
     with pytest.raises(ResolutionNotAllowedError):
         resolve(service, "own_funds")
     resolve(service, "ask")
-    service.work_off_outbox()
+    service.process_outbox()
     assert service.rows("SELECT status FROM orders WHERE id = :id", id=order_id) == [
         {"status": "paid_escrow"}
     ]
@@ -235,7 +235,7 @@ def test_refund_without_event_is_polled(service: ReconciledService) -> None:
     service.wait_for_refund(charge.reference, "processed")
     service.reconcile(ahead=LATER)
     resolve(service, "ask")
-    service.work_off_outbox()
+    service.process_outbox()
     assert service.rows("SELECT status FROM refunds") == [{"status": "processed"}]
     assert service.reconcile(ahead=LATER).status == "matched"
 
@@ -244,7 +244,7 @@ def test_superseded_run_unknown_difference_or_own_order_is_refused(service: Reco
     _, charge = service.paid_order()
     service.gateway.call("POST", "/refund", json={"transaction": charge.reference, "amount": 70_000})
     service.reconcile()
-    earlier = (service.run_id, service.found()[0]["id"])
+    earlier = (service.run_id, service.differences()[0]["id"])
     service.reconcile()
     [order] = service.rows("SELECT buyer_id FROM orders")
     with pytest.raises(SupersededRunError):

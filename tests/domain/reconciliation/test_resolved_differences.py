@@ -62,21 +62,21 @@ def test_refunded_unrecognized_charge_is_a_single_difference_and_a_cost(
 ) -> None:
     fee = make_unrecognized_charge(service)
     service.reconcile()
-    assert service.told() == [("charge", "missing_here", "look_up_charge", 333_300 - fee)]
+    assert service.difference_summaries() == [("charge", "missing_here", "look_up_charge", 333_300 - fee)]
 
     refund_unrecognized_charge(service, 333_300)
     assert service.reconcile().drift_minor == -fee
-    assert service.told() == [("charge", "missing_here", "bear_refunded_charge", -fee)]
-    [found] = service.found()
+    assert service.difference_summaries() == [("charge", "missing_here", "bear_refunded_charge", -fee)]
+    [found] = service.differences()
     assert found["reference"] == "of-nobody-here"
 
     costs = service.balances()["gateway_fees"]
     assert resolve(service, "gateway_cost")["bookedMinor"] == -fee
     assert service.balances()["gateway_fees"] == costs + fee
-    assert (service.reconcile().status, service.told()) == ("matched", [])
+    assert (service.reconcile().status, service.difference_summaries()) == ("matched", [])
     # Listed records are stored, because the lists of later runs do not reach so far back.
     service.records = RecordsWithoutLookup(service.services.gateway_records)
-    assert (service.reconcile().status, service.told()) == ("matched", [])
+    assert (service.reconcile().status, service.difference_summaries()) == ("matched", [])
 
 
 def test_partially_refunded_unrecognized_charge_is_reported_with_the_rest(service: ReconciledService) -> None:
@@ -85,7 +85,7 @@ def test_partially_refunded_unrecognized_charge_is_reported_with_the_rest(servic
 
     service.reconcile()
 
-    assert service.told() == [("charge", "missing_here", "look_up_charge", 33_300 - fee)]
+    assert service.difference_summaries() == [("charge", "missing_here", "look_up_charge", 33_300 - fee)]
 
 
 def test_fee_resolved_as_gateway_cost_is_not_reported_again(service: ReconciledService) -> None:
@@ -93,12 +93,12 @@ def test_fee_resolved_as_gateway_cost_is_not_reported_again(service: ReconciledS
     charge = service.gateway.charge_of_paid(reference)
     service.apply(replace(charge, fees_minor=charge.fees_minor - 700))
     service.reconcile()
-    assert service.told() == [("charge", "amounts_differ", "compare_amounts", -700)]
+    assert service.difference_summaries() == [("charge", "amounts_differ", "compare_amounts", -700)]
 
     resolve(service, "gateway_cost")
 
     outcome = service.reconcile()
-    assert (outcome.status, outcome.exceptions, service.told()) == ("matched", 0, [])
+    assert (outcome.status, outcome.exceptions, service.difference_summaries()) == ("matched", 0, [])
 
 
 @pytest.mark.parametrize("fee_minor", [0, FEE_MINOR])
@@ -109,13 +109,13 @@ def test_payout_deleted_at_the_gateway_is_returned_by_two_officers(
     service.plan("transfers", "reversed")
     intent_id, reference = service.payout(amount_minor=PAID_MINOR)
     service.wait_for_payout(reference, "reversed")
-    service.hear_of_payout(intent_id, "success", amount_minor=PAID_MINOR)
+    service.record_payout_status(intent_id, "success", amount_minor=PAID_MINOR)
     service.keep_fee(intent_id, fee_minor)
     service.reconcile()
     service.records = RecordsWithoutTransfers(service.services.gateway_records)
     missing = PAID_MINOR + fee_minor
     assert service.reconcile().drift_minor == missing
-    assert service.told() == [("transfer", "missing_there", "look_up_payout", missing)]
+    assert service.difference_summaries() == [("transfer", "missing_there", "look_up_payout", missing)]
 
     # The gateway has deleted the transfer, so another poll would change nothing.
     with pytest.raises(ResolutionNotAllowedError, match=r"`ask` does not apply .* came_back\."):
@@ -135,7 +135,7 @@ def test_payout_deleted_at_the_gateway_is_returned_by_two_officers(
     assert balance["balance_minor"] == PAID_MINOR
     [notice] = service.rows("SELECT type FROM notifications WHERE user_id = :id", id=payout["user_id"])
     assert notice["type"] == "payout_failed"
-    assert (service.reconcile().status, service.told()) == ("matched", [])
+    assert (service.reconcile().status, service.difference_summaries()) == ("matched", [])
     with service.database.reading() as session:
         broken = {one.rule for one in ledger_check.verify_ledger(session)}
     assert not broken & {OUT_OF_GATEWAY, BY_TWO}
@@ -144,7 +144,7 @@ def test_payout_deleted_at_the_gateway_is_returned_by_two_officers(
 def test_already_reversed_payout_cannot_be_resolved_as_returned(service: ReconciledService) -> None:
     service.paid_order()
     intent_id, _ = service.payout(arrives=False)
-    service.hear_of_payout(intent_id, "success")
+    service.record_payout_status(intent_id, "success")
     service.reconcile()
     service.rows(
         "UPDATE payout_transfer_intents SET status = 'reversed' WHERE id = :id RETURNING id", id=intent_id

@@ -119,7 +119,7 @@ def test_drift_raises_an_alert_and_halts_payouts_until_resumed(service: Reconcil
     service.paid_order()
     assert service.reconcile().status == "matched"
     assert (halted(service), drifts(service)) == (False, [])
-    service.book(1, "by-hand:1")
+    service.post_nonexistent_money(1, "by-hand:1")
     assert service.reconcile().drift_minor == -1
     assert (halted(service), len(drifts(service))) == (True, 1)
     assert drifts(service)[0][1] is False
@@ -171,7 +171,7 @@ def test_run_of_killed_worker_restarts_from_the_beginning(service: ReconciledSer
     outcome = perform(service, run_id, ahead=timedelta(minutes=6))
     assert (outcome.status, outcome.in_flight_minor) == ("matched", 0)
     assert (service.balances()["own_funds"], service.balances()["bank"]) == (21_000, 1_000)
-    assert service.balances()["gateway_clearing"] == service.held()
+    assert service.balances()["gateway_clearing"] == service.gateway_balance()
     assert service.rows("SELECT * FROM reconciliation_records") == []
     assert service.rows("SELECT * FROM reconciliation_differences") == []
     with service.database.transaction() as session:
@@ -184,11 +184,11 @@ def test_next_run_reads_only_new_movements(service: ReconciledService) -> None:
         service.gateway.fill(100)
     service.reconcile()
     assert service.run()["figures"]["movements"] == 230
-    service.gateway.line.calls.clear()
+    service.gateway.proxy.calls.clear()
     service.gateway.fill(100)
     service.reconcile()
     assert service.run()["figures"]["movements"] == 1
-    assert len([call for call in service.gateway.line.calls if "/balance/ledger" in call]) == 1
+    assert len([call for call in service.gateway.proxy.calls if "/balance/ledger" in call]) == 1
 
 
 def test_charges_during_a_run_are_no_drift(service: ReconciledService) -> None:
@@ -203,14 +203,14 @@ def test_charges_during_a_run_are_no_drift(service: ReconciledService) -> None:
     service.records = RecordsDuringPayments(service.services.gateway_records, pay)
     outcome = service.reconcile()
     assert waiting == []
-    assert (outcome.status, service.told()) == ("matched", [])
+    assert (outcome.status, service.difference_summaries()) == ("matched", [])
     service.records = service.services.gateway_records
     assert service.reconcile().in_flight_minor == 0
 
 
 def test_unavailable_gateway_fails_the_run(service: ReconciledService) -> None:
     service.paid_order()
-    service.gateway.line.fault = "refuse"
+    service.gateway.proxy.fault = "refuse"
     run_id = start(service)
     assert perform(service, run_id).status == "failed"
     [row] = service.rows("SELECT status, failure, finished_at FROM reconciliations")
@@ -221,7 +221,7 @@ def test_unavailable_gateway_fails_the_run(service: ReconciledService) -> None:
         get_periodic_task("reconcile-escrow").run(
             service.services, Dispatcher(service.services), datetime.now(UTC)
         )
-    service.gateway.line.fault = None
+    service.gateway.proxy.fault = None
     assert service.reconcile().status == "matched"
 
 
@@ -270,8 +270,8 @@ def test_gateway_balance_unequal_to_movements_is_reported(service: ReconciledSer
     service.paid_order()
     service.records = MiscountingRecords(service.services.gateway_records)
     outcome = service.reconcile()
-    assert outcome.gateway_minor == service.held() + 7
-    assert service.told() == [("balance", "amounts_differ", "look_up_balance", 7)]
+    assert outcome.gateway_minor == service.gateway_balance() + 7
+    assert service.difference_summaries() == [("balance", "amounts_differ", "look_up_balance", 7)]
 
 
 def test_reversed_future_or_too_long_window_is_refused(service: ReconciledService) -> None:
@@ -298,7 +298,7 @@ def test_window_starts_at_the_last_matched_run(service: ReconciledService) -> No
     agreed = service.run()["ends"]
     service.reconcile(ahead=timedelta(days=5))
     assert service.run()["starts"] == agreed
-    service.book(5, "by-hand:3")
+    service.post_nonexistent_money(5, "by-hand:3")
     for days in (9, 99):
         service.reconcile(ahead=timedelta(days=days))
         assert service.run()["status"] == "drift"

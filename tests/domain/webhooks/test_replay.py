@@ -405,7 +405,9 @@ def test_failed_replays_do_not_use_up_scheduled_retries(unpaid_order: UnpaidOrde
 
 
 def test_replay_keeps_retrying_a_status_without_message(database: Database) -> None:
-    inbox_id = receive(database, messages.envelope(messages.status(messages.unique_message_id(), "sent")), "messaging")
+    inbox_id = receive(
+        database, messages.envelope(messages.status(messages.unique_message_id(), "sent")), "messaging"
+    )
     now = NOW
     for _ in RETRY_DELAYS_SECONDS:
         result = webhook_inbox.process_event(

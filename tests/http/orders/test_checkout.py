@@ -224,12 +224,12 @@ class TestPaying:
         self, shop_client: ShopClient, products: list[UUID], gateway: TestGateway
     ) -> None:
         made = check_out(shop_client, products)
-        gateway.line.fault = "refuse"
+        gateway.proxy.fault = "refuse"
         down = shop_client.post(
             INITIALIZE, shop_client.buyer, {"checkoutId": made["checkoutId"]}, key=new_key()
         )
         assert_problem(down, 502, "PROVIDER_UNAVAILABLE")
-        gateway.line.fault = None
+        gateway.proxy.fault = None
 
         assert initialize(shop_client, checkoutId=made["checkoutId"])["amountMinor"] == 3 * TOTAL
 
@@ -309,7 +309,7 @@ class TestWallet:
             INITIALIZE, shop_client.buyer, {"checkoutId": made["checkoutId"]}, key=new_key()
         )
         assert_problem(refused, 409, "CONCURRENCY_CONFLICT")
-        assert gateway.line.calls == []
+        assert gateway.proxy.calls == []
 
     @pytest.mark.parametrize("path", [ORDERS, CHECKOUT])
     def test_response_stored_for_replay_contains_no_pin(self, shop_client: ShopClient, path: str) -> None:

@@ -45,18 +45,18 @@ class TestBanks:
 
         assert {"code": "058", "name": "Guaranty Trust Bank"} in first
         assert [bank["name"] for bank in first] == sorted((bank["name"] for bank in first), key=str.casefold)
-        gateway.line.fault = "refuse"
+        gateway.proxy.fault = "refuse"
         assert shop_client.get(BANKS, shop_client.vendor).json["data"] == first
-        assert len(gateway.line.calls) == 1
+        assert len(gateway.proxy.calls) == 1
 
     @pytest.mark.parametrize("fault", FAULTS)
     def test_bank_list_without_gateway_fails_and_failure_is_not_cached(
         self, shop_client: ShopClient, gateway: TestGateway, fault: str
     ) -> None:
-        gateway.line.fault = fault
+        gateway.proxy.fault = fault
         assert_problem(shop_client.get(BANKS, shop_client.buyer), 502, "PROVIDER_UNAVAILABLE")
 
-        gateway.line.fault = None
+        gateway.proxy.fault = None
         assert shop_client.get(BANKS, shop_client.buyer).status_code == 200
 
     def test_bank_list_requires_a_token(self, shop_client: ShopClient) -> None:
@@ -101,7 +101,7 @@ class TestResolve:
         self, shop_client: ShopClient, gateway: TestGateway, fault: str
     ) -> None:
         assert shop_client.get(BANKS, shop_client.buyer).status_code == 200
-        gateway.line.fault = fault
+        gateway.proxy.fault = fault
 
         assert_problem(shop_client.post(RESOLVE, shop_client.buyer, GTB), 502, "PROVIDER_UNAVAILABLE")
 
@@ -132,7 +132,7 @@ class TestVirtualAccount:
         assert again == account
         assert len(account["accountNumber"]) == 10
         assert account["expiresAt"] == later(minutes=30).isoformat().replace("+00:00", "Z")
-        assert gateway.line.calls == ["POST /gateway/charge"]
+        assert gateway.proxy.calls == ["POST /gateway/charge"]
         gateway.pay(account["reference"], channel="bank_transfer")
         assert verify(shop_client, account["reference"])["status"] == "succeeded"
         with shop_client.database.reading() as session:
@@ -212,14 +212,14 @@ class TestVirtualAccount:
         self, shop_client: ShopClient, gateway: TestGateway, fault: str
     ) -> None:
         order_id = shop_client.unpaid()
-        gateway.line.fault = fault
+        gateway.proxy.fault = fault
         assert_problem(
             shop_client.post(ACCOUNT, shop_client.buyer, {"orderId": str(order_id)}),
             502,
             "PROVIDER_UNAVAILABLE",
         )
 
-        gateway.line.fault = None
+        gateway.proxy.fault = None
         account = account_for(shop_client, order_id)
 
         assert gateway.charge(account["reference"]).status == "pending"
@@ -318,7 +318,7 @@ class TestAdapter:
     def test_hanging_gateway_is_unavailable_after_timeout(
         self, gateway: TestGateway, settings: Settings
     ) -> None:
-        gateway.line.fault = "hang"
+        gateway.proxy.fault = "hang"
         with pytest.raises(ProviderUnavailableError):
             gateway.adapter(settings).resolve_account_name(account_number="2234567890", bank_code="058")
-        gateway.line.release()
+        gateway.proxy.release()

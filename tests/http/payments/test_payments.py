@@ -53,7 +53,7 @@ class TestIntent:
         assert intent == second.json["data"]
         assert (intent["status"], intent["amountMinor"], intent["currency"]) == ("initialized", TOTAL, "NGN")
         assert intent["orderIds"] == [str(order_id)]
-        assert gateway.line.calls == []
+        assert gateway.proxy.calls == []
         order = shop_client.get(f"/api/orders/{order_id}", shop_client.buyer).json["data"]
         assert order["payment"]["reference"] == intent["reference"]
 
@@ -117,12 +117,12 @@ class TestInitialize:
         self, shop_client: ShopClient, gateway: TestGateway
     ) -> None:
         order_id, key = shop_client.unpaid(), new_key()
-        gateway.line.fault = "refuse"
+        gateway.proxy.fault = "refuse"
 
         refused = shop_client.post(INITIALIZE, shop_client.buyer, {"orderId": str(order_id)}, key=key)
         assert "try later" not in str(assert_problem(refused, 502, "PROVIDER_UNAVAILABLE"))
 
-        gateway.line.fault = None
+        gateway.proxy.fault = None
         answer = shop_client.post(INITIALIZE, shop_client.buyer, {"orderId": str(order_id)}, key=key)
         assert (answer.status_code, answer.headers.get("X-Cache-Lookup")) == (200, None)
         assert gateway.calls(answer.json["data"]["reference"]) == {"POST /transaction/initialize": 1}
@@ -165,7 +165,7 @@ class TestInitialize:
         for path in (INTENT, INITIALIZE):
             body = {"orderId": str(order_id), "callbackUrl": address}
             assert faults(shop_client.post(path, shop_client.buyer, body, key=new_key())) == ["callbackUrl"]
-        assert gateway.line.calls == []
+        assert gateway.proxy.calls == []
 
     def test_overdue_paid_or_cancelled_order_opens_no_page(
         self, shop_client: ShopClient, clock: MovableClock, gateway: TestGateway
@@ -179,7 +179,7 @@ class TestInitialize:
                 INITIALIZE, shop_client.buyer, {"orderId": str(order_id)}, key=new_key()
             )
             assert state in assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["detail"]
-        assert gateway.line.calls == []
+        assert gateway.proxy.calls == []
 
 
 class TestVerify:
@@ -260,7 +260,7 @@ class TestVerify:
         self, shop_client: ShopClient, gateway: TestGateway, fault: str
     ) -> None:
         page = initialize(shop_client, shop_client.unpaid())
-        gateway.line.fault = fault
+        gateway.proxy.fault = fault
 
         answer = shop_client.post(VERIFY, shop_client.buyer, {"reference": page["reference"]})
 
@@ -291,7 +291,7 @@ class TestAccess:
     ) -> None:
         order_id = shop_client.unpaid()
         reference = initialize(shop_client, order_id)["reference"]
-        gateway.line.calls.clear()
+        gateway.proxy.calls.clear()
 
         for headers in (shop_client.stranger, shop_client.vendor, shop_client.officer("finance")):
             for path, body in (
@@ -304,4 +304,4 @@ class TestAccess:
             ):
                 answer = shop_client.post(path, headers, body, key=new_key())
                 assert_problem(answer, 404, "RESOURCE_NOT_FOUND")
-        assert gateway.line.calls == []
+        assert gateway.proxy.calls == []

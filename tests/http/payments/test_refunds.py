@@ -672,7 +672,7 @@ class TestRecovery:
         self, shop_client: ShopClient, officer: dict[str, str], gateway: TestGateway
     ) -> None:
         _, refund_id = make_failed_refund(shop_client, gateway)
-        gateway.line.fault = "refuse"
+        gateway.proxy.fault = "refuse"
 
         for act in ("retry", "credit"):
             answer = shop_client.post(f"/api/payments/refunds/{refund_id}/{act}", officer)

@@ -195,7 +195,7 @@ class TestBankAccount:
         self, shop_client: ShopClient, gateway: TestGateway, fault: str
     ) -> None:
         assert shop_client.get("/api/payments/banks", shop_client.vendor).status_code == 200
-        gateway.line.fault = fault
+        gateway.proxy.fault = fault
         assert_problem(
             put_profile(shop_client, {"description": "New", "bankAccount": GTB}), 502, "PROVIDER_UNAVAILABLE"
         )

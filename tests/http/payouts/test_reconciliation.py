@@ -32,7 +32,7 @@ class FinanceClient:
         answer = self.client.post("/api/payouts/reconcile", json=body, headers=self.headers)
         assert answer.status_code == 202, answer.get_data(as_text=True)
         assert answer.get_json()["data"]["status"] == "running"
-        self.service.work_off_outbox()
+        self.service.process_outbox()
         return self.show(answer.get_json()["data"]["runId"])
 
     def show(self, run_id: str) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def test_reconciliation_is_started_performed_and_shown(finance: FinanceClient) -
     finance.service.gateway.call("POST", "/sandbox/settlements", json={"amountMinor": 100_000})
     shown = finance.reconcile()
     assert (shown["status"], shown["driftMinor"], shown["inFlightMinor"]) == ("matched", 0, 0)
-    assert shown["gatewayMinor"] == shown["booksMinor"] == finance.service.held()
+    assert shown["gatewayMinor"] == shown["booksMinor"] == finance.service.gateway_balance()
     assert (shown["startedBy"], shown["officerId"]) == ("officer", str(finance.service.officer.id))
     assert shown["read"] == {"movements": 2, "charges": 1, "transfers": 0, "refunds": 0, "settlements": 1}
     assert (shown["settlementsBooked"], shown["balances"]["bank"]) == (1, 100_000)
@@ -135,7 +135,7 @@ def test_write_off_above_the_limit_needs_a_second_officer(finance: FinanceClient
 
 def test_runs_are_listed_and_filtered(finance: FinanceClient) -> None:
     first = finance.reconcile()["runId"]
-    finance.service.book(5, "by-hand:9")
+    finance.service.post_nonexistent_money(5, "by-hand:9")
     second = finance.reconcile()["runId"]
     listed = finance.get("").get_json()
     assert ([row["runId"] for row in listed["data"]], listed["meta"]["total"]) == ([second, first], 2)
@@ -161,7 +161,7 @@ def test_second_reconciliation_is_refused_while_the_first_runs(finance: FinanceC
     assert finance.client.post("/api/payouts/reconcile", headers=finance.headers).status_code == 202
     again = finance.client.post("/api/payouts/reconcile", headers=finance.headers)
     assert (again.status_code, again.get_json()["code"]) == (409, "CONCURRENCY_CONFLICT")
-    finance.service.work_off_outbox()
+    finance.service.process_outbox()
     assert finance.client.post("/api/payouts/reconcile", headers=finance.headers).status_code == 202
 
 

@@ -163,7 +163,7 @@ class TestProfileChange:
         assert (
             change_profile(shop_client, {"description": "Two"}, headers={"If-Match": '"2"'})["revision"] == 3
         )
-        assert gateway.line.calls == []
+        assert gateway.proxy.calls == []
 
     def test_only_the_owner_can_change_a_store(self, shop_client: ShopClient, gateway: TestGateway) -> None:
         body = {"description": "Mine", "bankAccount": GTB}
@@ -173,7 +173,7 @@ class TestProfileChange:
         assert_problem(put_profile(shop_client, body, by=shop_client.buyer), 403, "AUTH_FORBIDDEN")
         assert_problem(put_profile(shop_client, body, by=shop_client.officer("admin")), 403, "AUTH_FORBIDDEN")
         assert_problem(shop_client.client.put(profile_path(shop_client), json=body), 401, "AUTH_UNAUTHORIZED")
-        assert gateway.line.calls == []
+        assert gateway.proxy.calls == []
         assert accounts_of(shop_client, shop_client.shop.vendor.id) == []
 
     def test_concurrent_change_with_same_revision_is_refused(self, shop_client: ShopClient) -> None:

@@ -22,7 +22,7 @@ def banner(stage: Stage, **body: Any) -> dict[str, Any]:
         "campusId": str(stage.market.campus_id),
         **({} if "imageId" in body else {"imageUrl": PICTURE}),
     }
-    return stage.made(PATH, **given | body)
+    return stage.create(PATH, **given | body)
 
 
 def ids(found: list[Any]) -> list[str]:
@@ -32,7 +32,7 @@ def ids(found: list[Any]) -> list[str]:
 def test_banner_created_by_staff_is_public(stage: Stage) -> None:
     made = banner(stage, subtitle="Half off", link="/products?category=books", position=3)
 
-    assert stage.of_this_campus(PATH) == [
+    assert stage.shown_on_campus(PATH) == [
         {
             "id": made["id"],
             "title": "Freshers' week",
@@ -59,7 +59,7 @@ def test_banner_may_use_an_uploaded_image(stage: Stage) -> None:
     ]
     stage.market.change(Image, image_id, renditions=sizes, unused_since=None)
 
-    [shown] = stage.of_this_campus(PATH)
+    [shown] = stage.shown_on_campus(PATH)
     assert shown["imageUrl"].endswith("/a-1600.webp")
 
     changed = stage.put(f"{PATH}/{made['id']}", imageUrl=PICTURE).json["data"]  # type: ignore[index]
@@ -97,7 +97,7 @@ def test_banner_is_shown_by_campus_and_placement(stage: Stage) -> None:
     assert found(campus=campus.slug, placement="card") == ids_of(card)
     assert found() == ids_of(here, card, there, everywhere)
     listed = [
-        one for one in ids(stage.of_this_campus(PATH, limit=100)) if one in ids_of(here, card, everywhere)
+        one for one in ids(stage.shown_on_campus(PATH, limit=100)) if one in ids_of(here, card, everywhere)
     ]
     assert listed == [everywhere["id"], card["id"], here["id"]]
     stage.client.delete(f"{PATH}/{everywhere['id']}", headers=stage.officer)
@@ -111,9 +111,9 @@ def test_banner_is_shown_between_start_and_end(stage: Stage) -> None:
     """With the real cache: start and end clear stale entries."""
     banner(stage, startsAt=stage.later(minutes=10), endsAt=stage.later(minutes=20))
     for shown in (False, True, False):
-        stage.run_turns()
-        assert bool(stage.of_this_campus(PATH)) is shown
-        stage.passes(minutes=10)
+        stage.run_due_boundaries()
+        assert bool(stage.shown_on_campus(PATH)) is shown
+        stage.advance_clock(minutes=10)
 
 
 def test_banner_list_is_cached_until_staff_change_a_banner(stage: Stage) -> None:
@@ -121,15 +121,15 @@ def test_banner_list_is_cached_until_staff_change_a_banner(stage: Stage) -> None
     first = stage.client.get(PATH, query_string={"campus": str(stage.market.campus_id)})
     assert first.headers["Cache-Control"] == "public, max-age=300"
     with counted_statements(stage.market.database) as seen:
-        stage.of_this_campus(PATH)
+        stage.shown_on_campus(PATH)
     assert seen == []
 
     stage.put(f"{PATH}/{made['id']}", title="Last days")
-    assert [one["title"] for one in stage.of_this_campus(PATH)] == ["Last days"]
+    assert [one["title"] for one in stage.shown_on_campus(PATH)] == ["Last days"]
 
     gone = stage.client.delete(f"{PATH}/{made['id']}", headers=stage.officer)
     assert gone.json["data"] == {"deleted": True, "id": made["id"]}  # type: ignore[index]
-    assert stage.of_this_campus(PATH) == []
+    assert stage.shown_on_campus(PATH) == []
     again = stage.client.delete(f"{PATH}/{made['id']}", headers=stage.officer)
     assert again.status_code == 409
     assert stage.put(f"{PATH}/{made['id']}", title="Back").status_code == 409

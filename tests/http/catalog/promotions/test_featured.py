@@ -14,11 +14,11 @@ PATH = "/api/products/featured"
 
 
 def feature(stage: Stage, product_id: UUID, **body: Any) -> dict[str, Any]:
-    return stage.made(PATH, productId=str(product_id), **body)
+    return stage.create(PATH, productId=str(product_id), **body)
 
 
 def shown(stage: Stage, **query: Any) -> list[UUID]:
-    return [UUID(card["id"]) for card in stage.of_this_campus(PATH, **query)]
+    return [UUID(card["id"]) for card in stage.shown_on_campus(PATH, **query)]
 
 
 def test_featured_products_appear_in_the_order_set_by_staff(stage: Stage) -> None:
@@ -28,7 +28,7 @@ def test_featured_products_appear_in_the_order_set_by_staff(stage: Stage) -> Non
     feature(stage, second, position=1)
 
     assert shown(stage) == [first, second, third]
-    assert stage.of_this_campus(PATH)[0] == stage.card(first)
+    assert stage.shown_on_campus(PATH)[0] == stage.card(first)
     slug = stage.market.row(Campus, stage.market.campus_id).slug
     assert len(stage.shown(PATH, campus=slug)) == 3
     assert stage.shown(PATH, campus=str(stage.market.campus())) == []
@@ -54,9 +54,9 @@ def test_featured_list_reflects_time_staff_and_product_changes(stage: Stage) -> 
     entry = feature(stage, product_id, startsAt=stage.later(minutes=10), endsAt=stage.later(minutes=20))
     assert entry["state"] == "upcoming"
     for expected in ([], [product_id], []):
-        stage.run_turns()
+        stage.run_due_boundaries()
         assert shown(stage) == expected
-        stage.passes(minutes=10)
+        stage.advance_clock(minutes=10)
     again = feature(stage, product_id)
     with counted_statements(stage.market.database) as seen:
         assert shown(stage) == [product_id]
@@ -64,7 +64,7 @@ def test_featured_list_reflects_time_staff_and_product_changes(stage: Stage) -> 
     stage.client.put(
         f"/api/products/{product_id}", json={"quantity": 0}, headers=stage.bearer(stage.store.user_id)
     )
-    assert stage.of_this_campus(PATH)[0]["inStock"] is False
+    assert stage.shown_on_campus(PATH)[0]["inStock"] is False
 
     gone = stage.client.delete(f"{PATH}/{again['id']}", headers=stage.officer)
 

@@ -60,7 +60,7 @@ class TestCreation:
 
         assert stage.card(product_id)["flashSale"] is None
         assert stage.detail(product_id)["flashSale"] is None
-        stage.passes(minutes=10)
+        stage.advance_clock(minutes=10)
         assert stage.detail(product_id)["flashSale"] == {
             "priceMinor": 6_667,
             "endsAt": stage.later(minutes=50),
@@ -68,9 +68,9 @@ class TestCreation:
             "left": 4,
         }
         assert stage.detail(product_id)["priceMinor"] == 10_000
-        stage.run_turns()
+        stage.run_due_boundaries()
         assert stage.card(product_id)["flashSale"] == stage.detail(product_id)["flashSale"]
-        stage.passes(minutes=50)
+        stage.advance_clock(minutes=50)
         assert stage.detail(product_id)["flashSale"] is None
 
     def test_consecutive_sales_of_same_product_follow_each_other(self, stage: Stage) -> None:
@@ -79,8 +79,8 @@ class TestCreation:
         stage.sale(product_id, endsAt=stage.later(hours=2), percentOff=50)
 
         assert stage.detail(product_id)["flashSale"]["percentOff"] == 50
-        stage.passes(hours=2)
-        assert stage.run_turns() >= 1
+        stage.advance_clock(hours=2)
+        assert stage.run_due_boundaries() >= 1
         assert stage.detail(product_id)["flashSale"]["percentOff"] == 10
 
     def test_overlapping_sale_of_same_product_is_refused(self, stage: Stage) -> None:
@@ -255,7 +255,7 @@ class TestUpdates:
 
     def test_ended_flash_sale_cannot_change(self, stage: Stage) -> None:
         sale = stage.sale(stage.product())
-        stage.passes(hours=1)
+        stage.advance_clock(hours=1)
 
         for refused in (
             stage.put(f"{PATH}/{sale['id']}", endsAt=stage.later(hours=2)),
@@ -267,13 +267,13 @@ class TestUpdates:
     def test_flash_sale_ends_at_once_and_only_once(self, stage: Stage) -> None:
         product_id = stage.product()
         sale = stage.sale(product_id)
-        assert ids(stage.of_this_campus(f"{PATH}/active")) == [sale["id"]]
+        assert ids(stage.shown_on_campus(f"{PATH}/active")) == [sale["id"]]
         assert stage.card(product_id)["flashSale"]
 
         ended = stage.post(f"{PATH}/{sale['id']}/end")
 
         assert ended.json["data"]["state"] == "ended"  # type: ignore[index]
-        assert stage.of_this_campus(f"{PATH}/active") == []
+        assert stage.shown_on_campus(f"{PATH}/active") == []
         assert stage.card(product_id)["flashSale"] is None
         assert stage.post(f"{PATH}/{sale['id']}/end").status_code == 409
         stage.sale(product_id)
@@ -283,11 +283,11 @@ class TestUpdates:
         sale = stage.sale(product_id, startsAt=stage.later(hours=1), endsAt=stage.later(hours=2))
         stage.post(f"{PATH}/{sale['id']}/end")
 
-        stage.passes(hours=1.5)
-        stage.run_turns()
+        stage.advance_clock(hours=1.5)
+        stage.run_due_boundaries()
 
         assert stage.detail(product_id)["flashSale"] is None
-        assert stage.of_this_campus(PATH) == []
+        assert stage.shown_on_campus(PATH) == []
         stage.sale(product_id)
 
     def test_missing_flash_sale_is_not_found(self, stage: Stage) -> None:
@@ -334,9 +334,9 @@ class TestListing:
         gone = stage.sale(sold_out, quantity=1)
         assert stage.order(sold_out).status_code == 201
         ended = stage.sale(stage.product(), endsAt=stage.later(minutes=1))
-        stage.passes(minutes=1)
+        stage.advance_clock(minutes=1)
 
-        listed = stage.of_this_campus(PATH)
+        listed = stage.shown_on_campus(PATH)
 
         assert {one["id"]: one["state"] for one in listed} == {
             running["id"]: "running",
@@ -347,10 +347,10 @@ class TestListing:
         assert (listed[-1]["priceMinor"], listed[-1]["regularPriceMinor"]) == (6_000, 10_000)
         assert listed[-1]["percentOff"] == 40
         assert listed[-1]["product"]["flashSale"] is None
-        assert ids(stage.of_this_campus(PATH, state="running")) == [running["id"]]
-        assert ids(stage.of_this_campus(PATH, state="upcoming")) == [upcoming["id"]]
-        assert ids(stage.of_this_campus(PATH, state="sold_out")) == [gone["id"]]
-        assert ids(stage.of_this_campus(f"{PATH}/active")) == [running["id"]]
+        assert ids(stage.shown_on_campus(PATH, state="running")) == [running["id"]]
+        assert ids(stage.shown_on_campus(PATH, state="upcoming")) == [upcoming["id"]]
+        assert ids(stage.shown_on_campus(PATH, state="sold_out")) == [gone["id"]]
+        assert ids(stage.shown_on_campus(f"{PATH}/active")) == [running["id"]]
         assert stage.client.get(PATH, query_string={"state": "ended"}).status_code == 422
         assert ended["id"] not in ids(listed)
 
@@ -358,7 +358,7 @@ class TestListing:
         ends = [3, 1, 2]
         made = [stage.sale(stage.product(), endsAt=stage.later(hours=hours)) for hours in ends]
 
-        assert ids(stage.of_this_campus(f"{PATH}/active")) == [made[n]["id"] for n in (1, 2, 0)]
+        assert ids(stage.shown_on_campus(f"{PATH}/active")) == [made[n]["id"] for n in (1, 2, 0)]
 
     @pytest.mark.parametrize("path", [PATH, f"{PATH}/active"])
     def test_pages_skip_and_repeat_nothing(self, stage: Stage, path: str) -> None:
@@ -387,7 +387,7 @@ class TestListing:
     def test_staff_see_flash_sales_in_all_states(self, stage: Stage) -> None:
         product_id = stage.product()
         first = stage.sale(product_id, endsAt=stage.later(minutes=1))
-        stage.passes(minutes=1)
+        stage.advance_clock(minutes=1)
         second = stage.sale(product_id)
         third = stage.sale(product_id, startsAt=stage.later(hours=5), endsAt=stage.later(hours=6))
         cancelled = stage.sale(product_id, startsAt=stage.later(hours=7), endsAt=stage.later(hours=8))
@@ -414,7 +414,7 @@ class TestListing:
         for limit in (7, 8):
             stage.sale(stage.product())
             with counted_statements(stage.market.database) as seen:
-                stage.of_this_campus(f"{PATH}/active", limit=limit)
+                stage.shown_on_campus(f"{PATH}/active", limit=limit)
             counts.append(len(seen))
         assert counts == [1, 1]
 
@@ -427,25 +427,25 @@ class TestCaching:
         first = stage.client.get(f"{PATH}/active?campus={stage.market.campus_id}")
         assert first.headers["Cache-Control"] == "public, max-age=60"
         with counted_statements(stage.market.database) as seen:
-            assert stage.of_this_campus(f"{PATH}/active") == first.json["data"]  # type: ignore[index]
+            assert stage.shown_on_campus(f"{PATH}/active") == first.json["data"]  # type: ignore[index]
         assert seen == []
 
         stage.put(f"{PATH}/{sale['id']}", percentOff=20)
 
-        assert stage.of_this_campus(f"{PATH}/active")[0]["percentOff"] == 20
+        assert stage.shown_on_campus(f"{PATH}/active")[0]["percentOff"] == 20
 
     def test_start_and_end_of_sale_clear_stale_entries(self, stage: Stage) -> None:
         product_id = stage.product()
         stage.sale(product_id, startsAt=stage.later(minutes=10), endsAt=stage.later(minutes=20))
-        assert stage.turns_of(product_id) == [
+        assert stage.sale_boundaries_of(product_id) == [
             stage.clock.now + timedelta(minutes=10),
             stage.clock.now + timedelta(minutes=20),
         ]
         for shown in (False, True, False):
-            stage.run_turns()
-            assert bool(stage.of_this_campus(f"{PATH}/active")) is shown
+            stage.run_due_boundaries()
+            assert bool(stage.shown_on_campus(f"{PATH}/active")) is shown
             assert bool(stage.card(product_id)["flashSale"]) is shown
-            stage.passes(minutes=10)
+            stage.advance_clock(minutes=10)
 
     def test_outdated_boundary_events_have_no_effect(self, stage: Stage) -> None:
         product_id = stage.product()
@@ -455,8 +455,8 @@ class TestCaching:
         )
         assert moved.status_code == 200
         for minutes, shown in ((10, False), (5, True), (5, True), (20, False)):
-            stage.passes(minutes=minutes)
-            stage.run_turns()
+            stage.advance_clock(minutes=minutes)
+            stage.run_due_boundaries()
             assert bool(stage.card(product_id)["flashSale"]) is shown
 
     def test_claimed_and_returned_units_show_at_once(self, stage: Stage) -> None:
@@ -465,17 +465,17 @@ class TestCaching:
         assert stage.card(product_id)["flashSale"]["left"] == 2
         order = stage.order(product_id, quantity=2, buyer=buyer).json["data"]  # type: ignore[index]
         assert stage.card(product_id)["flashSale"] is None
-        assert stage.of_this_campus(f"{PATH}/active") == []
+        assert stage.shown_on_campus(f"{PATH}/active") == []
 
         stage.client.post(f"/api/orders/{order['id']}/cancel", json={}, headers=buyer)
 
         assert stage.card(product_id)["flashSale"]["left"] == 2
-        assert stage.of_this_campus(f"{PATH}/active")[0]["left"] == 2
+        assert stage.shown_on_campus(f"{PATH}/active")[0]["left"] == 2
 
     def test_regular_price_not_above_sale_price_hides_the_sale(self, stage: Stage) -> None:
         product_id = stage.product(price_minor=10_000)
         stage.sale(product_id, salePriceMinor=6_000)
-        assert len(stage.of_this_campus(f"{PATH}/active")) == 1
+        assert len(stage.shown_on_campus(f"{PATH}/active")) == 1
 
         changed = stage.client.put(
             f"/api/products/{product_id}",
@@ -485,8 +485,8 @@ class TestCaching:
         assert changed.status_code == 200
         stage.market.change(Product, product_id, status="published")
 
-        assert stage.of_this_campus(f"{PATH}/active") == []
-        assert stage.of_this_campus(PATH) == []
+        assert stage.shown_on_campus(f"{PATH}/active") == []
+        assert stage.shown_on_campus(PATH) == []
         assert stage.detail(product_id)["flashSale"] is None
         assert stage.order(product_id).json["data"]["items"][0]["unitPriceMinor"] == 6_000  # type: ignore[index]
 

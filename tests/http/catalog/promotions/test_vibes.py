@@ -21,7 +21,7 @@ def vibe(stage: Stage, *products: UUID, **body: Any) -> dict[str, Any]:
         "campusId": str(stage.market.campus_id),
         "productIds": [str(product_id) for product_id in products],
     }
-    return stage.made(PATH, **given | body)
+    return stage.create(PATH, **given | body)
 
 
 def ids(found: list[Any]) -> list[str]:
@@ -33,7 +33,7 @@ def test_products_appear_in_the_order_set_by_staff(stage: Stage) -> None:
     chosen = [products[n] for n in (2, 0, 1)]
     made = vibe(stage, *chosen, description="All that helps.", slug=f"exam-{uuid4().hex[:8]}")
 
-    [shown] = stage.of_this_campus(PATH)
+    [shown] = stage.shown_on_campus(PATH)
 
     assert shown | {"products": ids(shown["products"])} == {
         "id": made["id"],
@@ -60,7 +60,7 @@ def test_list_shows_first_cards_and_detail_shows_all(stage: Stage) -> None:
     stage.market.change(Product, products[0], status="paused")
     made = vibe(stage, *products)
 
-    [shown] = stage.of_this_campus(PATH)
+    [shown] = stage.shown_on_campus(PATH)
     detail = stage.client.get(f"{PATH}/{made['id']}").json["data"]  # type: ignore[index]
 
     assert ids(shown["products"]) == [str(one) for one in products[1 : CARDS_PER_LISTED_VIBE + 1]]
@@ -92,7 +92,7 @@ def test_list_takes_two_statements_for_any_length(stage: Stage) -> None:
     for limit in (7, 8):
         vibe(stage, *(stage.product() for _ in range(3)))
         with counted_statements(stage.market.database) as seen:
-            stage.of_this_campus(PATH, limit=limit)
+            stage.shown_on_campus(PATH, limit=limit)
         counts.append(len(seen))
     assert counts == [2, 2]
 
@@ -102,11 +102,11 @@ def test_vibe_reflects_time_staff_and_product_changes(stage: Stage) -> None:
     product_id, other = stage.product(), stage.product()
     made = vibe(stage, product_id, startsAt=stage.later(minutes=10), endsAt=stage.later(minutes=20))
     url = f"{PATH}/{made['slug']}"
-    assert stage.of_this_campus(PATH) == []
+    assert stage.shown_on_campus(PATH) == []
     assert stage.client.get(url).status_code == 404
-    stage.passes(minutes=10)
-    stage.run_turns()
-    assert ids(stage.of_this_campus(PATH)) == [made["id"]]
+    stage.advance_clock(minutes=10)
+    stage.run_due_boundaries()
+    assert ids(stage.shown_on_campus(PATH)) == [made["id"]]
     assert stage.client.get(url).status_code == 200
 
     stage.put(f"{PATH}/{made['id']}", productIds=[str(other), str(product_id)])
@@ -115,13 +115,13 @@ def test_vibe_reflects_time_staff_and_product_changes(stage: Stage) -> None:
         f"/api/products/{other}", json={"status": "paused"}, headers=stage.bearer(stage.store.user_id)
     )
     assert paused.status_code == 200
-    assert ids(stage.of_this_campus(PATH)[0]["products"]) == [str(product_id)]
+    assert ids(stage.shown_on_campus(PATH)[0]["products"]) == [str(product_id)]
     stage.sale(product_id, endsAt=stage.later(minutes=5))
-    assert stage.of_this_campus(PATH)[0]["products"][0]["flashSale"]
+    assert stage.shown_on_campus(PATH)[0]["products"][0]["flashSale"]
 
-    stage.passes(minutes=10)
-    stage.run_turns()
-    assert stage.of_this_campus(PATH) == []
+    stage.advance_clock(minutes=10)
+    stage.run_due_boundaries()
+    assert stage.shown_on_campus(PATH) == []
     assert stage.client.get(url).status_code == 404
 
 
@@ -182,7 +182,7 @@ def test_duplicate_unavailable_or_other_campus_product_is_refused(stage: Stage) 
     ):
         refused = stage.post(PATH, **given, productIds=[str(one) for one in products])
         assert (refused.status_code, faults_of(refused)) == (422, [fault])
-    everywhere = stage.made(PATH, **given | {"campusId": None}, productIds=[str(fine), str(there)])
+    everywhere = stage.create(PATH, **given | {"campusId": None}, productIds=[str(fine), str(there)])
     narrowed = stage.put(f"{PATH}/{everywhere['id']}", campusId=str(stage.market.campus_id))
     assert (narrowed.status_code, faults_of(narrowed)) == (422, ["productIds[1]"])
     stage.client.delete(f"{PATH}/{everywhere['id']}", headers=stage.officer)
@@ -197,7 +197,7 @@ def test_vibe_may_keep_a_product_removed_later(stage: Stage) -> None:
 
     assert changed.status_code == 200
     assert changed.json["data"]["productIds"] == [str(gone), str(kept)]  # type: ignore[index]
-    assert ids(stage.of_this_campus(PATH)[0]["products"]) == [str(kept)]
+    assert ids(stage.shown_on_campus(PATH)[0]["products"]) == [str(kept)]
 
 
 def test_image_is_replaced_and_removed(stage: Stage) -> None:

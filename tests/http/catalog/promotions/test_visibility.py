@@ -19,11 +19,11 @@ def products(found: list[Any]) -> list[str]:
 
 
 LISTS: dict[str, ListReader] = {
-    "active flash sales": lambda stage: products(stage.of_this_campus("/api/flash-sales/active")),
-    "flash sales": lambda stage: products(stage.of_this_campus("/api/flash-sales")),
-    "featured": lambda stage: [card["id"] for card in stage.of_this_campus("/api/products/featured")],
+    "active flash sales": lambda stage: products(stage.shown_on_campus("/api/flash-sales/active")),
+    "flash sales": lambda stage: products(stage.shown_on_campus("/api/flash-sales")),
+    "featured": lambda stage: [card["id"] for card in stage.shown_on_campus("/api/products/featured")],
     "vibes": lambda stage: [
-        card["id"] for one in stage.of_this_campus("/api/vibes") for card in one["products"]
+        card["id"] for one in stage.shown_on_campus("/api/vibes") for card in one["products"]
     ],
 }
 
@@ -33,8 +33,8 @@ def product_id(stage: Stage) -> UUID:
     """A product in all promotion lists."""
     found = stage.product()
     stage.sale(found)
-    stage.made("/api/products/featured", productId=str(found))
-    stage.made(
+    stage.create("/api/products/featured", productId=str(found))
+    stage.create(
         "/api/vibes",
         slug=f"vibe-{uuid4().hex[:12]}",
         title="Exams",
