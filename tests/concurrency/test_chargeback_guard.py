@@ -62,8 +62,8 @@ class Case:
     def claim(self) -> PendingGatewayRefund | None:
         return self.database.in_transaction(gateway_refund.lease_refund, refund_id=self.refund_id, now=NOW)
 
-    def report_refund_status(self, word: str) -> str:
-        return self.database.in_transaction(report_refund_status, self.refund_id, word)
+    def report_status(self, status: str) -> str:
+        return self.database.in_transaction(report_refund_status, self.refund_id, status)
 
     def dispute(self, resolution: str | None = None) -> UUID:
         return self.database.in_transaction(dispute_charge, self.charge_id, resolution, refund_amount=TOTAL)
@@ -115,7 +115,7 @@ def test_lost_chargeback_during_refund_dispatch_pays_the_buyer_once(database: Da
         if any(isinstance(result, PendingGatewayRefund) for result in results):
             # The refund was in transit when the bank took the money, so the buyer was paid twice and owes the amount.
             assert case.status == "pending"
-            case.say("processed")
+            case.report_status("processed")
             assert case.fetch_wallet_and_debt() == (0, TOTAL)
         else:
             assert case.status == "credited"
@@ -127,7 +127,7 @@ def test_lost_chargeback_with_concurrent_finance_actions_credits_once(
 ) -> None:
     for _ in range(ROUNDS):
         case = Case(database, shop)
-        case.say("failed")
+        case.report_status("failed")
         acts = [
             lambda current_case=case: current_case.dispute(LOST),
             lambda current_case=case: current_case.resolve_failed_refund(officer, "credit"),
