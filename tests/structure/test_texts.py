@@ -22,7 +22,7 @@ def parse(path: Path) -> ast.Module:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         for child in ast.iter_child_nodes(node):
-            child.parent = node  # type: ignore[attr-defined]
+            child.parent = node
     return tree
 
 
@@ -69,14 +69,14 @@ def find_fault(text: object, reference: ast.Attribute) -> str | None:
     if not isinstance(text, str):
         return None
     wanted = placeholders_of(text)
-    parent = reference.parent  # type: ignore[attr-defined]
+    parent = reference.parent
     if isinstance(parent, ast.Attribute) and parent.attr == "format":
-        call = parent.parent  # type: ignore[attr-defined]
+        call = parent.parent
         given = {keyword.arg for keyword in call.keywords}
         # Values given as ``**values`` are not known here.
         if None not in given and given != wanted:
             return f"fills {sorted(given)}, the text has {sorted(wanted)}"
-    elif wanted and isinstance(parent, ast.Call) and isinstance(parent.parent, ast.Raise):  # type: ignore[attr-defined]
+    elif wanted and isinstance(parent, ast.Call) and isinstance(parent.parent, ast.Raise):
         return f"does not fill {sorted(wanted)}"
     return None
 
