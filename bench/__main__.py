@@ -1,5 +1,6 @@
 """The entry point of ``python -m bench``, which measures the service and prints a table."""
 
+import itertools
 import json
 import shutil
 import tempfile
@@ -13,11 +14,12 @@ from bench import data, floors, ledger, memory, reads, report
 from bench.charges import Charges
 from bench.ingest import messages_part
 from bench.ledger import BrokenBooksError, Statements
-from bench.load import LoadError
-from bench.parts import Part, measure
+from bench.load import Call, LoadError, put_under_load, request
+from bench.parts import WARM_UP_SECONDS, Part, measure
 from bench.pgbench import PgbenchError
 from bench.processes import children_of
 from bench.reads import AnswerError, Reads
+from bench.reference import Reference, record, recorded_speed
 from bench.slow import slow_part
 from bench.stand import Stand
 from bench.statements import read_recorded
@@ -32,6 +34,7 @@ _NAMES = (
     "listing-slow-gateway",
 )
 _MAX_PAGES = 2_500
+_RECORDING_SECONDS = 5.0
 
 
 @click.command(
@@ -42,7 +45,8 @@ _MAX_PAGES = 2_500
 
     The command starts PostgreSQL, Valkey, gunicorn with the application and gunicorn with the floors. All listen on
     the loopback address, and all data is in a temporary directory. Figures and floors are put under load in turns.
-    Rate limits (scaled up) and logs (to a file) are on. Stop other programs during the measurement.
+    Rate limits (scaled up) and logs (to a file) are on. Stop other programs during the measurement: rounds that they
+    disturb are repeated up to five times, then marked.
 
     \b
     Parts:
@@ -116,6 +120,11 @@ _MAX_PAGES = 2_500
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="Also write all figures to this file as JSON.",
 )
+@click.option(
+    "--record-reference",
+    is_flag=True,
+    help="Record this machine's speed in bench/reference.json. Do this when no other program runs.",
+)
 @click.option("--keep", is_flag=True, help="Keep the directory with data and logs.")
 def main(
     *,
@@ -125,6 +134,7 @@ def main(
     rounds: int,
     clients: int,
     json_file: Path | None,
+    record_reference: bool,
     keep: bool,
 ) -> None:
     """Measure the requested parts."""
@@ -140,7 +150,14 @@ def main(
             prepared, read = _prepare(
                 stand, directory, sizes=sizes, clients=clients, names=names or _NAMES, tell=tell
             )
-            measured = [measure(part, seconds=seconds, rounds=rounds, tell=tell) for part in prepared]
+            machine = report.machine()
+            reference = _reference(
+                stand, machine["name"], clients=clients, record_it=record_reference, tell=tell
+            )
+            measured = [
+                measure(part, seconds=seconds, rounds=rounds, reference=reference, tell=tell)
+                for part in prepared
+            ]
             rows = [row for one in measured for row in report.rows_of(one)]
             grown = (
                 _memory(stand, read, clients=clients, tell=tell) if "memory" in (names or _NAMES) else None
@@ -152,7 +169,7 @@ def main(
             click.echo(f"Data and logs are in {directory}.", err=True)
         else:
             shutil.rmtree(directory)
-    machine = report.machine() | {"products": products, "clients": clients, "seconds": seconds}
+    machine |= {"products": products, "clients": clients, "seconds": seconds}
     click.echo(", ".join(f"{name} {value}" for name, value in machine.items()) + "\n")
     if rows:
         click.echo(report.table(rows))
@@ -224,6 +241,24 @@ def _prepare(
         slow_part(stand, listing=read.listing, payments=writes.payments, clients=clients),
     ]
     return [part for part in made if part.name in names], read
+
+
+def _reference(
+    stand: Stand, machine: str, *, clients: int, record_it: bool, tell: Callable[[str], None]
+) -> Reference:
+    """Build the measurement of the machine's speed, and record the speed on request."""
+
+    def present(seconds: float) -> float:
+        calls = itertools.repeat(Call("", request("GET", "/constant")))
+        return put_under_load(stand.ports["floors"], calls, clients=clients, seconds=seconds).per_second
+
+    if record_it:
+        present(WARM_UP_SECONDS)
+        record(machine, present(_RECORDING_SECONDS))
+    recorded = recorded_speed(machine)
+    if recorded is None:
+        tell("no recorded speed of this machine: durations are not scaled (see --record-reference)")
+    return Reference(present, recorded=recorded)
 
 
 def _memory(stand: Stand, read: Reads, *, clients: int, tell: Callable[[str], None]) -> str:

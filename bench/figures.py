@@ -22,6 +22,10 @@ class Cpu:
     def __add__(self, other: "Cpu") -> "Cpu":
         return Cpu(self.web + other.web, self.database + other.database, self.cache + other.cache)
 
+    def scaled(self, factor: float) -> "Cpu":
+        """Multiply all times by a factor."""
+        return Cpu(self.web * factor, self.database * factor, self.cache * factor)
+
     def __sub__(self, other: "Cpu") -> "Cpu":
         return Cpu(self.web - other.web, self.database - other.database, self.cache - other.cache)
 
@@ -53,6 +57,19 @@ class Run:
             self.cpu + other.cpu,
             self.machine_seconds + other.machine_seconds,
             self.client_seconds + other.client_seconds,
+        )
+
+    def scaled(self, factor: float) -> "Run":
+        """Multiply all durations by a factor, as on a machine of another speed."""
+        if factor == 1:
+            return self
+        return Run(
+            self.seconds * factor,
+            [(key, took * factor) for key, took in self.timings],
+            self.statuses,
+            self.cpu.scaled(factor),
+            self.machine_seconds * factor,
+            self.client_seconds * factor,
         )
 
     @property

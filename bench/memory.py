@@ -9,7 +9,7 @@ from bench.stand import Stand
 REQUESTS_PER_WORKER = 10_000
 # Shares of the requests at which memory is read. From the first to the last reading, memory may grow by 5 %.
 _READINGS = (0.2, 0.5, 1.0)
-_MOST_MEBIBYTES = 120
+_MOST_MEBIBYTES = 110
 _MOST_GROWTH = 1.05
 _LONGEST_SECONDS = 300.0
 

@@ -1,6 +1,8 @@
 """Processor time and memory of processes and child processes, read from /proc."""
 
 import os
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from bench.figures import Cpu
@@ -51,6 +53,53 @@ def machine_seconds() -> float:
     """Return the time in seconds that the machine's processors were busy or used by the host."""
     fields = Path("/proc/stat").read_text(encoding="utf-8").partition("\n")[0].split()[1:]
     return sum(int(fields[index]) for index in _BUSY) / _TICKS
+
+
+class Foreign:
+    """Processor time that neither the bench nor its servers use, from the creation of this object on.
+
+    Time that the host gives to other machines (steal) counts too.
+    """
+
+    # Above this share of the processors, a round's figures say more about the machine than about the service.
+    MOST_SHARE = 0.10
+
+    def __init__(self, *roots: int) -> None:
+        """Read the first state.
+
+        :param roots: ids of processes that belong to the measurement, with all their descendants
+        """
+        self._roots = roots
+        self._started = time.perf_counter()
+        self._busy, self._own = machine_seconds(), _tree_seconds(roots)
+
+    def seconds(self) -> float:
+        """Return the foreign processor time since the start, in seconds."""
+        own = _tree_seconds(self._roots) - self._own
+        return max(machine_seconds() - self._busy - own, 0.0)
+
+    def share(self) -> float:
+        """Return the foreign share of all processors since the start: 0.1 on two cores is a fifth of one core."""
+        elapsed = time.perf_counter() - self._started
+        return self.seconds() / (elapsed * (os.cpu_count() or 1))
+
+
+def _tree_seconds(roots: tuple[int, ...]) -> float:
+    """Sum the processor time of processes and all descendants, including ended and awaited ones."""
+    stats = {int(entry.name): _stat(int(entry.name)) for entry in os.scandir("/proc") if entry.name.isdigit()}
+    found = {process_id: fields for process_id, fields in stats.items() if fields is not None}
+    ticks = 0
+    for process_id, fields in found.items():
+        if _descends(process_id, roots, found):
+            ticks += sum(int(fields[index]) for index in (_USER, _SYSTEM, _CHILDREN_USER, _CHILDREN_SYSTEM))
+    return ticks / _TICKS
+
+
+def _descends(process_id: int, roots: tuple[int, ...], stats: Mapping[int, list[str]]) -> bool:
+    current = process_id
+    while current in stats and current not in roots:
+        current = int(stats[current][_PARENT])
+    return current in roots
 
 
 def _family(process_id: int) -> list[list[str]]:

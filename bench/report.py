@@ -10,6 +10,7 @@ from typing import Any
 
 from bench.figures import Run, cpu_share, percentile, share
 from bench.parts import Measured
+from bench.reference import machine_name
 
 _COLUMNS = (
     "",
@@ -31,6 +32,9 @@ _EXPLANATION = """\
 req/s, p50, p95, p99, max (ms): measured by the clients. web, pg, valkey: CPU time (user and system) per request in ms.
 other: share of the processors used by other programs. Above 10 %, the machine was busy during the measurement. The
 load of pgbench and of the sandbox gateway counts as other.
+BUSY: rounds during which other programs used more than a tenth of the processors, in each of five tries. Such a figure
+decides nothing. scaled: rounds during which the bare WSGI constant was more than a tenth off its recorded speed; their
+durations are multiplied by measured / recorded speed.
 share: requests per second divided by those of the first floor above. by CPU: the CPU time per request of that floor,
 divided by the CPU time per request of the figure."""
 
@@ -44,6 +48,7 @@ def machine() -> dict[str, Any]:
     ]
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "name": machine_name(models[0] if models else ""),
         "processor": models[0] if models else platform.machine(),
         "cores": len(os.sched_getaffinity(0)),
         "kernel": platform.release(),
@@ -55,9 +60,14 @@ def machine() -> dict[str, Any]:
 def rows_of(measured: Measured) -> list[dict[str, Any]]:
     """Build the rows of a part: the floors, then the figure."""
     part, floors = measured.part, measured.floors
+    marks = {
+        "busy_rounds": measured.busy_rounds,
+        "scaled_rounds": measured.scaled_rounds,
+        "rounds": measured.rounds,
+    }
     rows = [_row(side.title, run) | {"floor": True} for side, run in zip(part.floors, floors, strict=True)]
     if part.figure is None or measured.figure is None:
-        return rows
+        return [*rows[:-1], rows[-1] | marks]
     figure = measured.figure
     row = _row(part.figure.title, figure) | {"floor": False}
     reached = share(figure, floors[0]) if floors else None
@@ -79,7 +89,7 @@ def rows_of(measured: Measured) -> list[dict[str, Any]]:
             "target": str(part.target),
             "met": not figure.failures and part.target.met(figure, share=reached, own_p95_ms=own_p95_ms),
         }
-    return [*rows, row]
+    return [*rows, row | marks]
 
 
 def _row(title: str, run: Run) -> dict[str, Any]:
@@ -131,8 +141,17 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         number("share", ".2f"),
         number("cpu_share", ".2f"),
         target,
-        {True: "met", False: "MISSED", None: ""}[row.get("met")],
+        _verdict(row),
     )
+
+
+def _verdict(row: dict[str, Any]) -> str:
+    """Say whether the target is met. A figure measured beside other programs decides nothing."""
+    busy, scaled, rounds = (row.get(name, 0) for name in ("busy_rounds", "scaled_rounds", "rounds"))
+    decided = "" if busy else {True: "met", False: "MISSED", None: ""}[row.get("met")]
+    marks = [f"BUSY {busy}/{rounds}"] if busy else []
+    marks += [f"scaled {scaled}/{rounds}"] if scaled else []
+    return " ".join(part for part in (decided, *marks) if part)
 
 
 def _revision() -> str:
