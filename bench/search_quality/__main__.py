@@ -1,5 +1,6 @@
 """Command ``python -m bench.search_quality``: run the labelled queries and print recall and ranks."""
 
+import base64
 import secrets
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from commands.seeding.categories import load_categories
 from marketplace.catalog.browse.listing import ProductFilters
 from marketplace.catalog.search import find as search_find, index_maintenance
 from marketplace.infra.db import Database
+from marketplace.infra.encryption import make_keyring, use_keyring
 from marketplace.kernel.paging import PageRequest
 from sandbox.ports import reserve_ports
 from sandbox.servers import EmbeddedPostgres
@@ -95,6 +97,9 @@ def _database() -> Iterator[Database]:
         server.start()
         try:
             upgrade_database(server.url)
+            # The seed stores bank accounts, whose numbers are encrypted.
+            key, index_key = (base64.b64encode(secrets.token_bytes(32)).decode() for _ in range(2))
+            use_keyring(make_keyring(f"bench:{key}", index_key))
             database = Database(server.url, pool_size=2, application_name="search quality")
             yield database
             database.close()

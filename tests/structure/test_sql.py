@@ -35,7 +35,7 @@ from marketplace.catalog.promotions.banners import BANNER_TABLE
 from marketplace.catalog.promotions.featured import FEATURED_TABLE
 from marketplace.catalog.promotions.vibes import VIBE_TABLE
 from marketplace.catalog.search import suggestions
-from marketplace.catalog.search.ranking_sql import DOCUMENT_CONDITIONS, SearchStep, search_statement
+from marketplace.catalog.search.ranking_sql import SearchStep, search_statement
 from marketplace.infra.db import Statement
 from marketplace.infra.encryption import EncryptedText
 from marketplace.infra.tables import SortedTable
@@ -51,7 +51,7 @@ SQL_BUILDERS = {
     "commands.seeding.loading.copy_rows": "takes the names of a model's table and columns",
     "commands.seeding.pictures._caption": "draws a text on a picture",
     "marketplace.catalog.promotions.listing._listing_statement": "takes constants of the promotions' listings",
-    "marketplace.catalog.search.ranking_sql._ranked_candidates_sql": "takes names of DOCUMENT_CONDITIONS",
+    "marketplace.catalog.search.ranking_sql._ranked_candidates_sql": "takes names of CAMPUS_PARAMETERS",
     "marketplace.catalog.search.suggestions._names_statement": "takes names of CAMPUS_PARAMETERS",
     "marketplace.catalog.search.suggestions._titles_statement": "takes names of CAMPUS_PARAMETERS",
     "marketplace.infra.tables.__init__": "called at import with constants",
@@ -248,8 +248,8 @@ def built_statements() -> Iterator[tuple[str, Statement[Any]]]:
         (listing._listing_statement, ["trending"], [("trends",)], flags, (False,)),
         (vendor_inventory._page_statement, vendor_inventory.SORTS, [()], flags, flags),
         (vendor_inventory._count_statement, conditions(vendor_inventory._CONDITIONS)),
-        (search_statement, product(steps, repeat=3), [()], (False,)),
-        (search_statement, [(steps[0],) * 3], conditions(DOCUMENT_CONDITIONS), (False,)),
+        (search_statement, product(steps, repeat=3), [None], flags),
+        (search_statement, [(steps[0],) * 3], CAMPUS_PARAMETERS, flags),
         (suggestions._titles_statement, CAMPUS_PARAMETERS, flags),
         (suggestions._names_statement, CAMPUS_PARAMETERS),
         (promotion_listing._listing_statement, promotions, promotion_states, ["t.position, t.id"]),

@@ -28,6 +28,7 @@ from marketplace.catalog.search.ranking_sql import (
     FILTERED_POPULARITY_SCAN_THRESHOLD,
     POPULARITY_SCAN_THRESHOLD,
     SearchStep,
+    filter_parameters,
     has_filters_besides_campus,
     search_statement,
 )
@@ -217,8 +218,8 @@ def _fetch_products(
     """Fetch a page of cards and the position of the next page, continuing into the next blocks."""
     statement = search_statement(
         strategy.steps,
-        tuple(context.conditions),
-        prepared=not has_filters_besides_campus(context.conditions),
+        campus=next((name for name in CAMPUS_PARAMETERS if name in context.conditions), None),
+        filtered=has_filters_besides_campus(context.conditions),
     )
     page_cards: list[ProductCard] = []
     positions: list[_SearchPosition] = []
@@ -246,13 +247,11 @@ def _block_parameters(
 ) -> dict[str, Any]:
     start, end = position.block_start or (0, None, None), position.block_end or (None, None, None)
     last_score, last_id = position.last_row or (None, None)
-    candidates = (
-        FILTERED_CANDIDATES_PER_STEP
-        if has_filters_besides_campus(context.conditions)
-        else CANDIDATES_PER_STEP
-    )
+    filtered = has_filters_besides_campus(context.conditions)
+    candidates = FILTERED_CANDIDATES_PER_STEP if filtered else CANDIDATES_PER_STEP
     return {
         **context.conditions,
+        **(filter_parameters(context.conditions) if filtered else {}),
         **{f"query_{number}": query for number, query in enumerate(strategy.queries)},
         **dict(zip(("start_step", "start_prior", "start_id"), start, strict=True)),
         **dict(zip(("end_step", "end_prior", "end_id"), end, strict=True)),

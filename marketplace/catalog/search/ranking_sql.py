@@ -9,9 +9,10 @@ A step finds its rows through the word index, which reads all matches. Where ver
 most popular rows first, until enough of them match or the scan limit is reached.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from sqlalchemy import BigInteger, Integer, Text, Uuid, cast, select, text
 from sqlalchemy.sql.elements import TextClause
@@ -19,11 +20,11 @@ from sqlalchemy.sql.elements import TextClause
 from marketplace.catalog.browse.listing import CARD_COLUMNS
 from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG, campus_sql
 from marketplace.catalog.models import Product
-from marketplace.infra.db import Prepared, Row, Statement
+from marketplace.infra.db import Prepared, Row
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import STORE_IS_OPEN_SQL
 
-CANDIDATES_PER_STEP = 200
+CANDIDATES_PER_STEP = 100
 # A scanned row costs less than half of a row found through the index. With 50,000 rows and this many matches both
 # ways cost about the same.
 POPULARITY_SCAN_THRESHOLD = 2_500
@@ -37,29 +38,46 @@ STEP_COUNT = 3
 _RANK_LEVELS = 64
 _PRIOR_LEVELS = 4_096  # upper bound of search_prior
 
-# Weights of description, store and category, tags, and title. A category match counts again: a search for "laptop"
-# wants laptops rather than bags with "laptop" in the title.
-_RANK_SQL = (
-    "(ts_rank('{0.1, 0.3, 0.6, 1}', d.vector, d.query) + 0.8 * ts_rank('{0, 1, 0, 0}', d.vector, d.query))"
-)
+# Weights of description, store and category, tags, and title. A category match weighs nearly as much as the title: a
+# search for "laptop" wants laptops rather than bags with "laptop" in the title. One call per candidate: ranking costs
+# as much as finding the candidates.
+_RANK_SQL = "ts_rank('{0.1, 0.9, 0.6, 1}', d.vector, d.query)"
 _LEVELS_PER_RANK_UNIT = 40  # ranks rarely exceed 1
 
-DOCUMENT_CONDITIONS = {
-    **{by: campus_sql("d.campus_id", by) for by in (BY_CAMPUS_ID, BY_CAMPUS_SLUG)},
-    "category_ids": "d.category_id = ANY(CAST(:category_ids AS uuid[]))",
-    "min_price": "d.price_minor >= :min_price",
-    "max_price": "d.price_minor <= :max_price",
-    "condition": "d.condition = :condition",
-    "vendor_id": "d.vendor_id = :vendor_id",
-    "in_stock": "(SELECT p.available > 0 FROM products p WHERE p.id = d.product_id)",
-    "sold_out": "(SELECT p.available = 0 FROM products p WHERE p.id = d.product_id)",
+# Filters besides the campus. A filter that is not given is null. The values stand in a materialized table, as the
+# queries do, so that one prepared statement serves every combination and is not planned again for each search.
+_FILTER_TYPES = {
+    "category_ids": "uuid[]",
+    "min_price": "bigint",
+    "max_price": "bigint",
+    "condition": "text",
+    "vendor_id": "uuid",
+    "in_stock": "boolean",
 }
+_FILTER_CONDITIONS = (
+    "(a.category_ids IS NULL OR d.category_id = ANY(a.category_ids))",
+    "(a.min_price IS NULL OR d.price_minor >= a.min_price)",
+    "(a.max_price IS NULL OR d.price_minor <= a.max_price)",
+    "(a.condition IS NULL OR d.condition = a.condition)",
+    "(a.vendor_id IS NULL OR d.vendor_id = a.vendor_id)",
+    "(a.in_stock IS NULL OR a.in_stock = (SELECT p.available > 0 FROM products p WHERE p.id = d.product_id))",
+)
+
+
+def filter_parameters(conditions: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the parameters of a filtered search.
+
+    :param conditions: from ``listing.build_conditions``
+    :return: a value for each filter; None for a filter that is not given
+    """
+    in_stock = True if "in_stock" in conditions else False if "sold_out" in conditions else None
+    return {name: conditions.get(name) for name in _FILTER_TYPES} | {"in_stock": in_stock}
 
 
 def has_filters_besides_campus(conditions: Iterable[str]) -> bool:
     """Return whether there are filters that exclude more than other campuses.
 
-    :param conditions: names of ``DOCUMENT_CONDITIONS``
+    :param conditions: names from ``listing.build_conditions``
     """
     return not {BY_CAMPUS_ID, BY_CAMPUS_SLUG}.issuperset(conditions)
 
@@ -72,21 +90,19 @@ class SearchStep:
     scans_by_popularity: bool
 
 
-@lru_cache(maxsize=1024)
-def search_statement(
-    steps: tuple[SearchStep, ...], conditions: tuple[str, ...], *, prepared: bool
-) -> Statement[Row]:
+@lru_cache(maxsize=64)
+def search_statement(steps: tuple[SearchStep, ...], *, campus: str | None, filtered: bool) -> Prepared[Row]:
     """Build the statement of a search, once per combination of arguments.
 
     Rows have ``listing.CARD_COLUMNS``, the score, and three columns that are equal in all rows. These columns are the
     step, prior and id of the last candidate if more candidates may follow, else null.
 
     :param steps: exactly ``STEP_COUNT``
-    :param conditions: names of ``DOCUMENT_CONDITIONS``
-    :param prepared: whether to prepare the statement on the server
+    :param campus: one of ``CAMPUS_PARAMETERS``
+    :param filtered: whether the statement takes ``filter_parameters``
     """
     rows = (
-        _ranked_candidates_sql(steps, conditions)
+        _ranked_candidates_sql(steps, campus, filtered=filtered)
         .columns(product_id=Uuid, score=BigInteger, end_step=Integer, end_prior=Integer, end_id=Uuid)
         .cte("found")
     )
@@ -96,22 +112,27 @@ def search_statement(
         .join(VendorProfile, VendorProfile.id == Product.vendor_id)
         .order_by(rows.c.score.desc(), rows.c.product_id.desc())
     )
-    return Prepared(clause) if prepared else Statement(clause)
+    return Prepared(clause)
 
 
-def _ranked_candidates_sql(steps: Sequence[SearchStep], conditions: Sequence[str]) -> TextClause:
-    query_columns = ", ".join(
-        f"to_tsquery('campus', CAST(:query_{number} AS text)) AS query_{number}"
-        for number in range(STEP_COUNT)
+def _ranked_candidates_sql(steps: Sequence[SearchStep], campus: str | None, *, filtered: bool) -> TextClause:
+    asked_columns = ", ".join(
+        [
+            *(
+                f"to_tsquery('campus', CAST(:query_{number} AS text)) AS query_{number}"
+                for number in range(STEP_COUNT)
+            ),
+            *(f"CAST(:{name} AS {kind}) AS {name}" for name, kind in _FILTER_TYPES.items() if filtered),
+        ]
     )
     candidates = " UNION ALL ".join(
         f"SELECT {number} AS step, s.* FROM step_{number} s" for number in range(STEP_COUNT)
     )
     return text(
         f"""
-        WITH asked AS MATERIALIZED (SELECT {query_columns}),
+        WITH asked AS MATERIALIZED (SELECT {asked_columns}),
         closed AS MATERIALIZED (SELECT v.id FROM vendor_profiles v WHERE NOT {STORE_IS_OPEN_SQL}),
-        {", ".join(_step_sql(number, step, conditions) for number, step in enumerate(steps))},
+        {", ".join(_step_sql(number, step, campus, filtered=filtered) for number, step in enumerate(steps))},
         candidates AS MATERIALIZED ({candidates}),
         ended AS MATERIALIZED (
             SELECT d.step AS end_step, d.prior AS end_prior, d.product_id AS end_id
@@ -137,14 +158,15 @@ def _ranked_candidates_sql(steps: Sequence[SearchStep], conditions: Sequence[str
     )
 
 
-def _step_sql(number: int, step: SearchStep, conditions: Sequence[str]) -> str:
+def _step_sql(number: int, step: SearchStep, campus: str | None, *, filtered: bool) -> str:
     """Write the candidates of a step: the most popular matches that no earlier step matched."""
     columns = f"d.product_id, d.prior, d.{step.vector} AS vector, a.query_{number} AS query"
     order = "ORDER BY d.prior DESC, d.product_id DESC LIMIT"
     row_conditions = " AND ".join(
         [
             "d.vendor_id NOT IN (SELECT c.id FROM closed c)",
-            *(DOCUMENT_CONDITIONS[name] for name in conditions),
+            campus_sql("d.campus_id", campus),
+            *(_FILTER_CONDITIONS if filtered else ()),
             *(
                 f"(a.query_{earlier} IS NULL OR NOT d.title @@ a.query_{earlier})"
                 for earlier in range(number)[-1:]
@@ -158,9 +180,7 @@ def _step_sql(number: int, step: SearchStep, conditions: Sequence[str]) -> str:
     )
     if not step.scans_by_popularity:
         return f"step_{number} AS MATERIALIZED (SELECT {columns} {by_words} {order} :most)"
-    max_scanned_rows = (
-        _MAX_SCANNED_ROWS_FILTERED if has_filters_besides_campus(conditions) else _MAX_SCANNED_ROWS
-    )
+    max_scanned_rows = _MAX_SCANNED_ROWS_FILTERED if filtered else _MAX_SCANNED_ROWS
     return f"""
         walk_{number} AS MATERIALIZED (
             SELECT {columns} FROM asked a, (

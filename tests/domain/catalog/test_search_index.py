@@ -70,7 +70,7 @@ def test_search_for_common_words_reads_a_bounded_number_of_buffers(
         lexicon = search_lexicon.load_lexicon(session, words=words)
         context = _SearchContext(session, words, {}, datetime.now(UTC), "")
         strategy = next(_match_strategies(context, lexicon))
-        statement = search_statement(strategy.steps, (), prepared=False)
+        statement = search_statement(strategy.steps, campus=None, filtered=False)
         values = statement._constants | _block_parameters(
             context, strategy, _SearchPosition(strategy.kind), limit=21
         )
