@@ -3,58 +3,34 @@
 import dataclasses
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, suppress
 from datetime import datetime
-from pathlib import Path
 from textwrap import fill
 from typing import Any, TypeVar
 from uuid import UUID
 
 import click
-from rich.console import Console
 
-from commands.console.database import build_operator_act, build_services, read_session
+from commands.console.database import build_operator_act, build_services
 from commands.console.failures import CommandFailedError
 from commands.console.output import display_value, print_facts, print_table
 from commands.console.times import RelativeTime
 from marketplace.background import schedule
-from marketplace.background.models import PeriodicTaskState
+from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.kernel.schedules import EXAMPLES, InvalidScheduleError, parse_schedule
 from marketplace.services import Services
 from tasks.all_tasks import PERIODIC_TASKS, get_periodic_task
 from tasks.dispatcher import Dispatcher, connect_wakeups
-from tasks.registry import PeriodicTask
-from tasks.scheduler import (
-    HEARTBEAT_SECONDS,
-    SCHEDULE_POLL_SECONDS,
-    HeartbeatMonitor,
-    TaskRunner,
-    format_result,
-)
+from tasks.scheduler import TaskRunner, format_result
 
 _Result = TypeVar("_Result")
-
 _TASK_NAMES = [task.name for task in PERIODIC_TASKS]
 _INDENTED_TASK_NAMES = fill(", ".join(_TASK_NAMES), 70, break_on_hyphens=False, subsequent_indent="    ")
-
-
-class _RunTime(RelativeTime):
-    """A time to use as the present. Very early and very late years are refused."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Parse a time."""
-        moment = super().convert(value, param, ctx)
-        # Tasks calculate with dates some years before and after this time.
-        if not 2000 <= moment.year <= 2999:
-            self.fail(f"is in the year {moment.year}; use a year from 2000 to 2999", param, ctx)
-        return moment
-
-
-_TIME_OR_OFFSET = _RunTime(
+_PLAIN_EXAMPLES = EXAMPLES.replace("`", "")
+_TIME_OR_OFFSET = RelativeTime(
     r"\+(\d{1,6})([smhd])",
     1,
     "a time such as 2026-03-01T10:00:00Z, or an offset from now such as +31m, +2h or +14d",
@@ -81,10 +57,21 @@ def periodic() -> None:
 )
 def list_tasks() -> None:
     """List the tasks."""
-    states = _task_states()
     print_table(
         ("Task", "When", "Next run", "Last run", "Took", "Outcome", "Now", "Purpose"),
-        [_table_row(task, states.get(task.name)) for task in PERIODIC_TASKS],
+        [
+            (
+                state.name,
+                state.effective_schedule.description + (" (override)" if state.is_rescheduled else ""),
+                state.upcoming_run_at,
+                state.finished_at,
+                None if (took := state.duration_milliseconds) is None else f"{took / 1000:.1f} s",
+                ": ".join(filter(None, (state.outcome, state.error))),
+                ", ".join(("paused",) * bool(state.paused_at) + ("running",) * bool(state.run_id)),
+                state.purpose,
+            )
+            for state in _apply(build_services(), schedule.list_tasks)
+        ],
         wrapped_columns=("When", "Purpose"),
     )
 
@@ -93,30 +80,9 @@ def list_tasks() -> None:
 @_name_argument
 def show(name: str) -> None:
     """Show a task."""
-    task, state = get_periodic_task(name), _task_states().get(name)
-    shown: list[tuple[str, Any]] = [
-        ("task", name),
-        ("purpose", task.purpose),
-        ("queue", task.queue),
-        ("when", state.effective_schedule.description if state else task.schedule.description),
-        ("default", task.schedule_text),
-    ]
-    if state is not None:
-        shown += [
-            ("override", state.timetable),
-            ("paused since", state.paused_at),
-            ("next run", state.next_run_at),
-            ("running since", state.started_at),
-            ("running on", state.run_by),
-            ("ended", state.finished_at),
-            ("took", _duration_text(state)),
-            ("outcome", state.outcome),
-            ("error", state.error),
-            ("result", state.result),
-            ("runs", state.runs),
-            ("failures in a row", state.failures),
-        ]
-    print_facts(shown)
+    [state] = [state for state in _apply(build_services(), schedule.list_tasks) if state.name == name]
+    columns = [column.key for column in state.__table__.columns]
+    print_facts((column.replace("_", " "), getattr(state, column)) for column in columns)
 
 
 @periodic.command(
@@ -159,17 +125,12 @@ def run(name: str, moment: datetime | None, wait_seconds: int) -> None:
         services = dataclasses.replace(services, clock=lambda: moment)
     dispatcher = Dispatcher(services)
     connect_wakeups(dispatcher)
-    runner = TaskRunner(
-        services,
-        dispatcher,
-        runner_name=f"operator@{socket.gethostname()}:{os.getpid()}",
-        clock=current.clock,
-    )
-    task = get_periodic_task(name)
-    run_id = _start_run(task, current, runner.runner_name, wait_seconds)
+    runner_name = f"operator@{socket.gethostname()}:{os.getpid()}"
+    runner = TaskRunner(services, dispatcher, name=runner_name, clock=current.clock)
+    run_id = _start_run(current, name, runner_name, time.monotonic() + wait_seconds)
     started = time.monotonic()
-    with _send_heartbeats(name, runner):
-        result = runner.perform(task, run_id)
+    with _renewed_lease(runner):
+        result = runner.perform(get_periodic_task(name), run_id)
     click.echo(f"{name} ran in {time.monotonic() - started:.1f} s: {format_result(result)}")
 
 
@@ -177,9 +138,8 @@ def run(name: str, moment: datetime | None, wait_seconds: int) -> None:
 @_name_argument
 def pause(name: str) -> None:
     """Pause a task."""
-    if _change_task(schedule.set_paused, get_periodic_task(name), paused=True):
-        program = Path(sys.argv[0]).name or "marketplace"
-        click.echo(f"{name} is paused. Run `{program} periodic resume {name}` to resume it.")
+    if _change(schedule.set_paused, name, paused=True):
+        click.echo(f"{name} is paused. Run `marketplace periodic resume {name}` to resume it.")
     else:
         click.echo(f"{name} is already paused.")
 
@@ -188,15 +148,15 @@ def pause(name: str) -> None:
 @_name_argument
 def resume(name: str) -> None:
     """Resume a task."""
-    if _change_task(schedule.set_paused, get_periodic_task(name), paused=False):
-        click.echo(f"{name} runs next at {display_value(_task_states()[name].next_run_at)}.")
-    else:
-        click.echo(f"{name} is not paused.")
+    state = _change(schedule.set_paused, name, paused=False)
+    click.echo(
+        f"{name} runs next at {display_value(state.next_run_at)}." if state else f"{name} is not paused."
+    )
 
 
 @periodic.command(
     name="schedule",
-    help=f"""Change the schedule of a periodic task. WHEN is {EXAMPLES.replace("`", "")}.
+    help=f"""Change the schedule of a periodic task. WHEN is {_PLAIN_EXAMPLES}.
 
     Crontab fields are minute, hour, day of the month, month, day of the week (0 or 7 is Sunday). Quote the
     expression, so that the shell does not expand the stars. Times are UTC.
@@ -213,99 +173,60 @@ def resume(name: str) -> None:
 def schedule_task(name: str, when: tuple[str, ...], *, declared: bool) -> None:
     """Change the schedule of a task."""
     if bool(when) == declared:
-        raise click.UsageError(f"Give either WHEN or --default. WHEN is {EXAMPLES.replace('`', '')}.")
-    task, new_schedule = get_periodic_task(name), None
-    if not declared:
-        try:
-            new_schedule = parse_schedule(" ".join(when))
-        except InvalidScheduleError as error:
-            raise click.BadParameter(str(error).replace("`", ""), param_hint="WHEN") from error
-    following = _change_task(schedule.reschedule_task, task, schedule=new_schedule)
-    words = (new_schedule or task.schedule).description
-    paused = " The task is paused." if _task_states()[name].paused_at else ""
-    click.echo(f"{name} runs {words}, next at {display_value(following)}.{paused}")
+        raise click.UsageError(f"Give either WHEN or --default. WHEN is {_PLAIN_EXAMPLES}.")
+    try:
+        new_schedule = None if declared else parse_schedule(" ".join(when))
+    except InvalidScheduleError as error:
+        raise click.BadParameter(str(error).replace("`", ""), param_hint="WHEN") from error
+    state = _change(schedule.reschedule_task, name, schedule=new_schedule)
+    paused = " The task is paused." if state.paused_at else ""
+    words, following = state.effective_schedule.description, display_value(state.next_run_at)
+    click.echo(f"{name} runs {words}, next at {following}.{paused}")
 
 
-def _change_task(change: Callable[..., _Result], task: PeriodicTask, **given: Any) -> _Result:
+def _apply(services: Services, work: Callable[..., _Result], **given: Any) -> _Result:
+    """Register new tasks and run work on the schedule, in one transaction."""
+    with services.database.transaction() as session:
+        schedule.register_tasks(session, tasks=PERIODIC_TASKS, now=services.clock())
+        return work(session, **given)
+
+
+def _change(change: Callable[..., _Result], name: str, **given: Any) -> _Result:
     services = build_services()
-    return services.database.in_transaction(
-        change, task=task, act=build_operator_act(services.clock()), **given
-    )
+    return _apply(services, change, name=name, act=build_operator_act(services.clock()), **given)
 
 
-def _task_states() -> dict[str, PeriodicTaskState]:
-    with read_session() as session:
-        return {state.name: state for state in schedule.fetch_snapshots(session, PERIODIC_TASKS)}
+def _start_run(services: Services, name: str, runner_name: str, deadline: float) -> UUID:
+    """Start a run, after waiting for a run in progress.
 
-
-def _table_row(task: PeriodicTask, state: PeriodicTaskState | None) -> tuple[Any, ...]:
-    if state is None:
-        return task.name, task.schedule.description, None, None, None, None, "no worker yet", task.purpose
-    now = "paused" if state.paused_at else ""
-    if state.run_id is not None:
-        now = f"{now}, running" if now else "running"
-    outcome = f"{state.outcome}: {state.error}" if state.error else state.outcome
-    return (
-        task.name,
-        state.effective_schedule.description + (" (override)" if state.timetable else ""),
-        None if state.paused_at else state.next_run_at,
-        state.finished_at,
-        _duration_text(state),
-        outcome,
-        now,
-        task.purpose,
-    )
-
-
-def _duration_text(state: PeriodicTaskState) -> str | None:
-    return None if state.duration_milliseconds is None else f"{state.duration_milliseconds / 1000:.1f} s"
-
-
-def _start_run(task: PeriodicTask, services: Services, runner_name: str, wait_seconds: int) -> UUID:
-    """Start a run, after waiting for a run in progress. The run of a dead worker is marked as lost.
-
-    :raises CommandFailedError: the run in progress does not finish within the given seconds
+    :param deadline: monotonic time in seconds
+    :raises CommandFailedError: the run in progress does not end before the deadline
     """
-    monitor, pause_between, announced = HeartbeatMonitor(), threading.Event(), False
-    until = time.monotonic() + wait_seconds
     while True:
-        run_id = services.database.in_transaction(
-            schedule.start_manual_run,
-            task=task,
-            runner_name=runner_name,
-            act=build_operator_act(services.clock()),
-        )
-        if run_id is not None:
+        act = build_operator_act(services.clock())
+        given = {"name": name, "runner_name": runner_name, "now": act.now, "act": act}
+        if run_id := _apply(services, schedule.start_run, **given):
             return run_id
-        state = _task_states()[task.name]
-        if monitor.is_stalled(state):
-            services.database.in_transaction(schedule.mark_run_lost, state=state, now=services.clock())
-        elif time.monotonic() >= until:
-            raise CommandFailedError(
-                f"{task.name} has been running on {state.run_by} since {display_value(state.started_at)}."
-                " Try again later, or wait longer with --wait SECONDS."
-            )
-        elif not announced:
-            announced = True
-            click.echo(f"{task.name} is running on {state.run_by}. Waiting for that run ...", err=True)
-        pause_between.wait(SCHEDULE_POLL_SECONDS)
+        [state] = [state for state in _apply(services, schedule.list_tasks) if state.name == name]
+        progress = f"{name} has been running on {state.run_by} since {display_value(state.started_at)}."
+        if time.monotonic() >= deadline:
+            raise CommandFailedError(f"{progress} Try again later, or wait longer with --wait SECONDS.")
+        click.echo(f"{progress} Waiting for that run ...", err=True)
+        time.sleep(1)
 
 
 @contextmanager
-def _send_heartbeats(name: str, runner: TaskRunner) -> Iterator[None]:
-    """Send heartbeats during a run. On a terminal show a spinner, too."""
+def _renewed_lease(runner: TaskRunner) -> Iterator[None]:
+    """Renew the lease of the run during the context."""
     ended = threading.Event()
 
-    def beat() -> None:
-        while not ended.wait(HEARTBEAT_SECONDS):
-            runner.send_heartbeats()
+    def renew() -> None:
+        while not ended.wait(1):
+            with suppress(ServiceUnavailableError):
+                runner.report_runs()
 
-    thread = threading.Thread(target=beat, name="beat", daemon=True)
-    thread.start()
-    spinner = Console(stderr=True).status(f"{name} is running ...") if sys.stderr.isatty() else nullcontext()
+    threading.Thread(target=renew, daemon=True).start()
     try:
-        with spinner:
-            yield
+        yield
     finally:
         ended.set()
-        thread.join(HEARTBEAT_SECONDS)

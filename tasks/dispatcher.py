@@ -15,7 +15,6 @@ from uuid import UUID
 
 import redis
 import structlog
-from huey import RedisHuey
 from sqlalchemy.orm import Session
 
 from marketplace.alerts.operations import raise_alert
@@ -28,7 +27,7 @@ from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.services import Services
 from marketplace.webhooks import inbox as webhooks
 from tasks.all_tasks import HANDLERS
-from tasks.queues import make_queue
+from tasks.queues import Queue, make_queue
 from tasks.registry import PhasedHandler
 
 _log = structlog.get_logger(__name__)
@@ -93,7 +92,7 @@ class Dispatcher:
         self._services = services
         self.activity = Activity()
         self._in_flight_markers = InFlightMarkers(services.cache, worker)
-        self.queues: dict[str, RedisHuey] = {
+        self.queues: dict[str, Queue] = {
             name: make_queue(name, services.settings.redis_url) for name in queues.NAMES
         }
         self._run_tasks = {

@@ -17,14 +17,13 @@ from marketplace.infra.settings import Settings, SettingsError, load_settings
 from marketplace.kernel import queues
 from marketplace.services import Services
 from tasks.dispatcher import Dispatcher, connect_wakeups
-from tasks.scheduler import Scheduler, TaskRunner
+from tasks.scheduler import TaskRunner
 
 _log = structlog.get_logger(__name__)
 
-# Rows still running after this time are interrupted and requeued. Periodic tasks get the second time in addition.
-# The sum stays below the 30 s that orchestrators wait before killing a process.
+# Work that is still running after this time is interrupted. Rows are requeued, and periodic tasks run again after their
+# lease. Orchestrators wait 30 s before killing a process.
 _STOP_SECONDS = 15.0
-_STOP_PERIODIC_SECONDS = 8.0
 
 
 def main(arguments: list[str]) -> int:
@@ -48,46 +47,34 @@ def main(arguments: list[str]) -> int:
 
 
 def _run_worker(queue: str, settings: Settings) -> None:
-    # A pool may grow to twice this size: enough for the consumer's threads, periodic runs and the scheduler.
-    pooled_settings = replace(settings, database_pool_size=max(settings.database_pool_size, 4))
+    # A pool may grow to twice this size: enough for the consumer's threads and the scheduler.
+    pooled_settings = replace(settings, database_pool_size=max(settings.database_pool_size, 5))
     services = Services.from_settings(pooled_settings, application_name=f"worker {queue}")
     host, process_id, now = socket.gethostname(), os.getpid(), services.clock()
     this_worker = Worker(f"{queue}@{host}:{process_id}", queue, host, process_id, started_at=now, told_at=now)
     dispatcher = Dispatcher(services, worker=this_worker)
     connect_wakeups(dispatcher)
-    runner = TaskRunner(services, dispatcher, runner_name=this_worker.name)
-    scheduler = Scheduler(services, runner, queue=queue)
+    TaskRunner(services, dispatcher, name=this_worker.name, queue=queue)
     consumer = dispatcher.queues[queue].create_consumer(
-        workers=4,  # rows in parallel, so that a row that waits for a lock or a provider does not block others
         worker_type="thread",
-        periodic=False,
         graceful_signal="TERM",
         check_worker_health=True,
         shutdown_timeout=_STOP_SECONDS,
+        max_delay=5.0,  # seconds between attempts of a thread while the queue server is unavailable
     )
     ended = threading.Event()
-    helper_threads = [
-        threading.Thread(
-            target=scheduler.run, args=(consumer.stop_flag, ended), name="scheduler", daemon=True
-        ),
-        threading.Thread(
-            target=_send_heartbeats,
-            args=(services, dispatcher, this_worker, ended),
-            name="heartbeat",
-            daemon=True,
-        ),
-    ]
-    for thread in helper_threads:
-        thread.start()
+    heartbeat = threading.Thread(
+        target=_send_heartbeats,
+        args=(services, dispatcher, this_worker, ended),
+        name="heartbeat",
+        daemon=True,
+    )
+    heartbeat.start()
     _log.info("worker started", worker=this_worker.name)
     consumer.run()
-    consumer.stop_flag.set()
-    scheduler.join(_STOP_PERIODIC_SECONDS)
-    runner.mark_interrupted()
     requeued = dispatcher.requeue_running_rows()
     ended.set()
-    for thread in helper_threads:
-        thread.join(timeout=2.0)
+    heartbeat.join(timeout=2.0)
     _log.info("worker stopped", worker=this_worker.name, putBack=requeued)
 
 

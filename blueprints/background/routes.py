@@ -25,4 +25,4 @@ def show_queues(ctx: Context) -> dict[str, Any]:
 @area.get("/periodic", auth=STAFF_AAL2, limit=SharedLimit.CALLER_TIER, reply=PeriodicTaskView(many=True))
 def list_periodic(ctx: Context) -> Sequence[PeriodicTaskState]:
     """List the periodic tasks with next run and last result."""
-    return schedule.list_all_tasks(ctx.session)
+    return schedule.list_tasks(ctx.session)

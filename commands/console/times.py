@@ -30,11 +30,16 @@ class RelativeTime(click.ParamType[datetime]):
             return value
         distance = re.fullmatch(self.distance, value)
         try:
-            if distance:
-                return datetime.now(UTC) + self.sign * timedelta(**{_UNITS[distance[2]]: int(distance[1])})
-            moment = datetime.fromisoformat(value)
+            moment = (
+                datetime.now(UTC) + self.sign * timedelta(**{_UNITS[distance[2]]: int(distance[1])})
+                if distance
+                else datetime.fromisoformat(value)
+            )
         except OverflowError:
             self.fail(f"is out of range; must be {self.examples}", param, ctx)
         except ValueError:
             self.fail(f"must be {self.examples}", param, ctx)
+        # Callers calculate with dates some years before and after this time.
+        if not 2000 <= moment.year <= 2999:
+            self.fail(f"is in the year {moment.year}; use a year from 2000 to 2999", param, ctx)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

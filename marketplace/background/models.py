@@ -16,16 +16,14 @@ _log = structlog.get_logger(__name__)
 class PeriodicTaskState(Base):
     """The state of a periodic task. Workers copy queue, purpose and declared schedule from the code.
 
-    ``run_id`` is the current run. The worker increments ``beats`` every few seconds during a run. A run whose
-    ``beats`` stay the same was lost with the worker.
+    ``run_id`` is the current run, enqueued or running. The running process renews ``lease_until``. A run whose lease
+    ended was lost, and any worker may claim a new run.
     """
 
     __tablename__ = "periodic_tasks"
     __table_args__ = (
         CheckConstraint("outcome IN ('succeeded', 'failed', 'interrupted')", name="outcome"),
-        CheckConstraint(
-            "(run_id IS NULL) = (run_by IS NULL) AND (run_id IS NULL) = (started_at IS NULL)", name="run"
-        ),
+        CheckConstraint("num_nulls(run_id, run_by, started_at, lease_until) IN (0, 4)", name="run"),
         CheckConstraint("(finished_at IS NULL) = (outcome IS NULL)", name="finished"),
     )
 
@@ -41,7 +39,7 @@ class PeriodicTaskState(Base):
     run_id: Mapped[UUID | None]
     run_by: Mapped[str | None]
     started_at: Mapped[datetime | None]
-    beats: Mapped[int] = mapped_column(server_default=text("0"))
+    lease_until: Mapped[datetime | None]
     finished_at: Mapped[datetime | None] = mapped_column(
         comment="End of the last finished run; the columns below describe that run"
     )

@@ -1,7 +1,8 @@
 """The schedule of periodic tasks: next run, current run and last result of each task.
 
-Several workers poll the schedule. A worker acquires a due run with a conditional update of the task's row, so the
-database lets a single worker start the run. A task never starts while a run of the task is active.
+Workers look for due tasks and enqueue them. The worker that receives a message claims the tick in the task's row and
+runs the task under a lease, which the process renews. A run whose lease ended was lost with its process, and the task
+is due again. A task never starts while a run of the task has a lease.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -12,21 +13,24 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import structlog
-from sqlalchemy import delete, select, text, update
+from sqlalchemy import case, delete, false, func, select, text, update
 from sqlalchemy.orm import Session
 
 from marketplace.alerts.operations import raise_alert, resolve_alert
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.background import texts
-from marketplace.background.models import PeriodicTaskState
+from marketplace.background.models import PeriodicTaskState as State
 from marketplace.infra.db import Statement
 from marketplace.kernel.schedules import Interval, Schedule, parse_schedule
 
 _log = structlog.get_logger(__name__)
 
 SUCCEEDED, FAILED, INTERRUPTED = "succeeded", "failed", "interrupted"
-
 FAILURES_BEFORE_ALERT = 3  # consecutive; the next run usually succeeds after a single failure
+# Processes renew leases every second. The lease covers the 15 s in which a stopping worker ends its runs.
+LEASE = timedelta(seconds=20)
+# Workers of other queues run a task that the queue's own workers have not started within this time.
+OTHER_QUEUES_DELAY = timedelta(seconds=10)
 
 
 @dataclass(frozen=True)
@@ -44,73 +48,6 @@ class DeclaredTask:
         return parse_schedule(self.schedule_text)
 
 
-def fetch_snapshots(session: Session, tasks: Iterable[DeclaredTask]) -> list[PeriodicTaskState]:
-    """Fetch the states of the tasks that have rows."""
-    return list(
-        session.scalars(
-            select(PeriodicTaskState).where(PeriodicTaskState.name.in_([task.name for task in tasks]))
-        )
-    )
-
-
-def list_all_tasks(session: Session) -> Sequence[PeriodicTaskState]:
-    """List all registered tasks, sorted by name."""
-    return session.scalars(select(PeriodicTaskState).order_by(PeriodicTaskState.name)).all()
-
-
-def lock_task(session: Session, *, task: DeclaredTask, now: datetime) -> PeriodicTaskState:
-    """Lock a task's row, and insert a missing row first."""
-    register_tasks(session, tasks=(task,), now=now)
-    return session.get_one(
-        PeriodicTaskState, task.name, with_for_update={"key_share": True}, populate_existing=True
-    )
-
-
-def set_paused(session: Session, *, task: DeclaredTask, paused: bool, act: Act) -> bool:
-    """Pause or resume a task. A current run continues, and a resumed task waits for the next tick.
-
-    :return: whether the state changed
-    """
-    state = lock_task(session, task=task, now=act.now)
-    if (state.paused_at is not None) == paused:
-        return False
-    state.paused_at = act.now if paused else None
-    if not paused:
-        state.next_run_at = state.effective_schedule.next_after(act.now)
-    record_audit_entry(
-        session,
-        act=act,
-        action="periodic.pause" if paused else "periodic.resume",
-        target_type="periodic_task",
-        target_id=task.name,
-        before={"paused": not paused},
-        after={"paused": paused},
-    )
-    return True
-
-
-def reschedule_task(session: Session, *, task: DeclaredTask, schedule: Schedule | None, act: Act) -> datetime:
-    """Change the schedule of a task. Workers use the new schedule within seconds.
-
-    :param schedule: None restores the declared schedule
-    :return: the time of the next run
-    """
-    state = lock_task(session, task=task, now=act.now)
-    before = state.effective_schedule.text
-    state.timetable = schedule.text if schedule else None
-    state.next_run_at = (schedule or task.schedule).next_after(act.now)
-    record_audit_entry(
-        session,
-        act=act,
-        action="periodic.schedule",
-        target_type="periodic_task",
-        target_id=task.name,
-        before={"timetable": before},
-        after={"timetable": (schedule or task.schedule).text},
-    )
-    return state.next_run_at
-
-
 _UPSERT_TASK = Statement(
     text(
         """
@@ -125,8 +62,8 @@ _UPSERT_TASK = Statement(
 )
 
 
-def register_tasks(session: Session, *, tasks: Iterable[DeclaredTask], now: datetime) -> None:
-    """Insert or update the rows of declared tasks.
+def register_tasks(session: Session, *, tasks: Collection[DeclaredTask], now: datetime) -> None:
+    """Insert or update the rows of declared tasks, and delete other rows that have been due for a day, unless paused.
 
     The first run of a new task is due now for an interval, and at the next tick for a crontab. A changed declared
     schedule may move the next run to an earlier time, never to a later time.
@@ -140,182 +77,162 @@ def register_tasks(session: Session, *, tasks: Iterable[DeclaredTask], now: date
             declared=task.schedule_text,
             next_run_at=now if isinstance(task.schedule, Interval) else task.schedule.next_after(now),
         )
+    is_undeclared = State.name.not_in([task.name for task in tasks])
+    is_idle = State.run_id.is_(None) & State.paused_at.is_(None)
+    session.execute(delete(State).where(is_undeclared, is_idle, State.next_run_at < now - timedelta(days=1)))
 
 
-def replace_tasks(session: Session, *, tasks: Collection[DeclaredTask], now: datetime) -> None:
-    """Register tasks, and delete the rows of undeclared tasks that have been due for a day.
+def list_tasks(session: Session) -> Sequence[State]:
+    """List all registered tasks, sorted by name."""
+    return session.scalars(select(State).order_by(State.name)).all()
 
-    Rows of paused tasks are kept, in case a task is declared again.
+
+def set_paused(session: Session, *, name: str, paused: bool, act: Act) -> State | None:
+    """Pause or resume a task. A current run continues, and a resumed task waits for the next tick.
+
+    :return: the new state; None without a change
     """
-    register_tasks(session, tasks=tasks, now=now)
-    session.execute(
-        delete(PeriodicTaskState).where(
-            PeriodicTaskState.name.not_in([task.name for task in tasks]),
-            PeriodicTaskState.next_run_at < now - timedelta(days=1),
-            PeriodicTaskState.paused_at.is_(None),
-            PeriodicTaskState.run_id.is_(None),
-        )
+    state = _lock_task(session, name)
+    if (state.paused_at is not None) == paused:
+        return None
+    state.paused_at = act.now if paused else None
+    if not paused:
+        state.next_run_at = state.effective_schedule.next_after(act.now)
+    action = "pause" if paused else "resume"
+    _record_act(session, act, name, action, before={"paused": not paused}, after={"paused": paused})
+    return state
+
+
+def reschedule_task(session: Session, *, name: str, schedule: Schedule | None, act: Act) -> State:
+    """Change the schedule of a task. Workers use the new schedule within seconds.
+
+    :param schedule: None restores the declared schedule
+    """
+    state = _lock_task(session, name)
+    before = {"timetable": state.effective_schedule.text}
+    state.timetable = schedule.text if schedule else None
+    state.next_run_at = state.effective_schedule.next_after(act.now)
+    after = {"timetable": state.effective_schedule.text}
+    _record_act(session, act, name, "schedule", before=before, after=after)
+    return state
+
+
+def _record_act(
+    session: Session,
+    act: Act,
+    name: str,
+    action: str,
+    *,
+    before: dict[str, Any] | None = None,
+    after: dict[str, Any] | None = None,
+) -> None:
+    record_audit_entry(
+        session,
+        act=act,
+        action=f"periodic.{action}",
+        target_type="periodic_task",
+        target_id=name,
+        before=before,
+        after=after,
     )
 
 
-def start_due_run(
-    session: Session, *, state: PeriodicTaskState, worker_name: str, now: datetime
+def _lock_task(session: Session, name: str) -> State:
+    return session.get_one(State, name, with_for_update={"key_share": True}, populate_existing=True)
+
+
+def fetch_due_names(
+    session: Session, *, names: Iterable[str], queue: str, now: datetime, limit: int, may_take_over: bool
+) -> Sequence[str]:
+    """Fetch the names of due tasks, the earliest due first.
+
+    :param queue: the queue of the worker
+    :param may_take_over: whether a run whose lease ended counts as lost
+    """
+    due_until = case((State.queue == queue, now), else_=now - OTHER_QUEUES_DELAY)
+    is_idle = State.run_id.is_(None)
+    return session.scalars(
+        select(State.name)
+        .where(State.name.in_(names), func.coalesce(State.lease_until, State.next_run_at) <= due_until)
+        .where(is_idle & State.paused_at.is_(None) | (~is_idle if may_take_over else false()))
+        .order_by(State.next_run_at)
+        .limit(limit)
+    ).all()
+
+
+def start_run(
+    session: Session, *, name: str, runner_name: str, now: datetime, act: Act | None = None
 ) -> UUID | None:
-    """Start the due run of a task, unless another worker has started the run.
+    """Start a run under a lease. Missed ticks are not repeated: the next run is the first tick after now.
 
-    Missed ticks are not repeated: the next run is the first tick after now.
-
-    :param state: the state of the task as last read; the run does not start if the row has changed since
-    :return: the run's id; None if another worker started the run or an operator changed the task
+    :param act: starts a run by hand, regardless of the schedule and without a change of the next run
+    :return: the run's id; None if the task is running or, without ``act``, not due
     """
-    return session.scalar(
-        update(PeriodicTaskState)
-        .where(
-            PeriodicTaskState.name == state.name,
-            PeriodicTaskState.run_id.is_(None),
-            PeriodicTaskState.paused_at.is_(None),
-            PeriodicTaskState.next_run_at == state.next_run_at,
-            PeriodicTaskState.timetable.is_not_distinct_from(state.timetable),
-        )
-        .values(
-            next_run_at=state.effective_schedule.next_after(max(now, state.next_run_at)),
-            **_started_run(worker_name, now),
-        )
-        .returning(PeriodicTaskState.run_id)
-    )
-
-
-def start_manual_run(session: Session, *, task: DeclaredTask, runner_name: str, act: Act) -> UUID | None:
-    """Start a run by hand, without a change of the next scheduled run.
-
-    :return: the run's id; None if the task is already running
-    """
-    register_tasks(session, tasks=(task,), now=act.now)
-    run_id = session.scalar(
-        update(PeriodicTaskState)
-        .where(PeriodicTaskState.name == task.name, PeriodicTaskState.run_id.is_(None))
-        .values(_started_run(runner_name, act.now))
-        .returning(PeriodicTaskState.run_id)
-    )
-    if run_id is not None:
-        record_audit_entry(
-            session, act=act, action="periodic.run", target_type="periodic_task", target_id=task.name
-        )
+    state = _lock_task(session, name)
+    if (state.lease_until or (now if act else state.next_run_at)) > now:
+        return None
+    if state.run_id is not None:
+        _log.error("periodic task lost with its worker", task=name, worker=state.run_by)
+        _record_end(session, state, now, outcome=INTERRUPTED, error="worker lost")
+    if act is not None:
+        _record_act(session, act, name, "run")
+    elif state.paused_at is not None:
+        return None
+    else:
+        _skip_passed_ticks(state, now)
+    state.run_id = run_id = uuid4()
+    state.run_by, state.started_at, state.lease_until = runner_name, now, now + LEASE
     return run_id
 
 
-def _started_run(runner_name: str, now: datetime) -> dict[str, Any]:
-    return {
-        "run_id": uuid4(),
-        "run_by": runner_name,
-        "started_at": now,
-        "beats": PeriodicTaskState.beats + 1,
-    }
+def renew_leases(session: Session, *, run_ids: Collection[UUID], now: datetime) -> None:
+    """Renew the leases of current runs."""
+    session.execute(update(State).where(State.run_id.in_(run_ids)).values(lease_until=now + LEASE))
 
 
-def record_heartbeats(session: Session, *, run_ids: Collection[UUID]) -> set[UUID | None]:
-    """Record a heartbeat of current runs.
+def finish_run(session: Session, /, *, run_id: UUID, now: datetime, **result: Any) -> None:
+    """Record the result of a run, unless the run was lost. Ticks that passed during the run are not repeated.
 
-    :return: the runs that are still current; other runs were marked as lost
+    :param result: ``outcome``, ``error`` (the type), ``result`` (a summary) and ``duration_milliseconds``
     """
-    return set(
-        session.scalars(
-            update(PeriodicTaskState)
-            .where(PeriodicTaskState.run_id.in_(run_ids))
-            .values(beats=PeriodicTaskState.beats + 1)
-            .returning(PeriodicTaskState.run_id)
-        )
-    )
+    state = session.scalar(select(State).where(State.run_id == run_id).with_for_update(key_share=True))
+    if state is not None:
+        _record_end(session, state, now, **result)
+        _skip_passed_ticks(state, now)
 
 
-def mark_run_lost(session: Session, *, state: PeriodicTaskState, now: datetime) -> bool:
-    """Mark a run as interrupted after the worker was lost. The task runs again at the next tick.
-
-    :param state: the state of the task as last read; a run with later heartbeats is not lost
-    :return: whether the run was marked
-    """
-    failures = session.scalar(
-        update(PeriodicTaskState)
-        .where(
-            PeriodicTaskState.name == state.name,
-            PeriodicTaskState.run_id == state.run_id,
-            PeriodicTaskState.beats == state.beats,
-        )
-        .values(
-            run_id=None,
-            run_by=None,
-            started_at=None,
-            finished_at=now,
-            duration_milliseconds=None,
-            outcome=INTERRUPTED,
-            error="worker lost",
-            result=None,
-            runs=PeriodicTaskState.runs + 1,
-            failures=PeriodicTaskState.failures + 1,
-        )
-        .returning(PeriodicTaskState.failures)
-    )
-    if failures is None:
-        return False
-    _log.error("periodic task lost with its worker", task=state.name, worker=state.run_by)
-    _raise_failing_alert(session, state.name, failures, "worker lost", now)
-    return True
+def _skip_passed_ticks(state: State, now: datetime) -> None:
+    if state.next_run_at <= now:
+        state.next_run_at = state.effective_schedule.next_after(now)
 
 
-def _raise_failing_alert(
-    session: Session, name: str, failures: int, error: str | None, now: datetime
+def _record_end(
+    session: Session,
+    state: State,
+    now: datetime,
+    *,
+    outcome: str,
+    error: str | None = None,
+    result: str | None = None,
+    duration_milliseconds: int | None = None,
 ) -> None:
-    """Raise PERIODIC_TASK_FAILING after several consecutive failures."""
-    if failures >= FAILURES_BEFORE_ALERT:
+    """Record the end of a run. Several failures in a row raise an alert, which a success resolves."""
+    is_alerted = state.failures >= FAILURES_BEFORE_ALERT
+    state.run_id = state.run_by = state.started_at = state.lease_until = None
+    state.finished_at, state.duration_milliseconds = now, duration_milliseconds
+    state.outcome, state.error, state.result = outcome, error, result
+    state.runs += 1
+    state.failures = 0 if outcome == SUCCEEDED else state.failures + 1
+    subject = f"periodic:{state.name}"
+    if state.failures >= FAILURES_BEFORE_ALERT:
         raise_alert(
             session,
             identifier="PERIODIC_TASK_FAILING",
-            subject=f"periodic:{name}",
+            subject=subject,
             title=texts.PERIODIC_TASK_FAILING_TITLE,
-            facts={"task": name, "error": error, "failuresInARow": failures},
+            facts={"task": state.name, "error": error, "failuresInARow": state.failures},
             now=now,
         )
-
-
-def finish_run(
-    session: Session,
-    *,
-    task: DeclaredTask,
-    run_id: UUID,
-    outcome: str,
-    error: str | None,
-    result: str | None,
-    milliseconds: int | None,
-    now: datetime,
-) -> bool:
-    """Record the result of a run. Ticks that passed during the run are not repeated.
-
-    :param outcome: ``succeeded``, ``failed`` or ``interrupted``
-    :param error: the type of the error
-    :param result: a short summary without personal data
-    :return: False if the run was marked as lost meanwhile
-    """
-    state = lock_task(session, task=task, now=now)
-    if state.run_id != run_id:
-        return False
-    previous_failures = state.failures
-    state.run_id = state.run_by = state.started_at = None
-    state.finished_at = now
-    state.duration_milliseconds = milliseconds
-    state.outcome, state.error = outcome, error
-    state.result = result[:200] if result is not None else None
-    state.runs += 1
-    state.failures = 0 if outcome == SUCCEEDED else previous_failures + 1
-    if state.next_run_at <= now:
-        state.next_run_at = state.effective_schedule.next_after(now)
-    if outcome != SUCCEEDED:
-        _raise_failing_alert(session, task.name, state.failures, error, now)
-    elif previous_failures >= FAILURES_BEFORE_ALERT:
-        resolve_alert(
-            session,
-            identifier="PERIODIC_TASK_FAILING",
-            subject=f"periodic:{task.name}",
-            note=texts.PERIODIC_TASK_SUCCEEDED_NOTE,
-            now=now,
-        )
-    return True
+    elif is_alerted:
+        note = texts.PERIODIC_TASK_SUCCEEDED_NOTE
+        resolve_alert(session, identifier="PERIODIC_TASK_FAILING", subject=subject, note=note, now=now)

@@ -110,7 +110,7 @@ def upgrade() -> None:
         run_id uuid,
         run_by text,
         started_at timestamptz,
-        beats bigint NOT NULL DEFAULT 0,
+        lease_until timestamptz,
         finished_at timestamptz,
         duration_milliseconds bigint,
         outcome text,
@@ -119,7 +119,7 @@ def upgrade() -> None:
         runs bigint NOT NULL DEFAULT 0,
         failures integer NOT NULL DEFAULT 0,
         CONSTRAINT ck_periodic_tasks_run
-            CHECK ((run_id IS NULL) = (run_by IS NULL) AND (run_id IS NULL) = (started_at IS NULL)),
+            CHECK (num_nulls(run_id, run_by, started_at, lease_until) IN (0, 4)),
         CONSTRAINT ck_periodic_tasks_finished CHECK ((finished_at IS NULL) = (outcome IS NULL)),
         CONSTRAINT ck_periodic_tasks_outcome CHECK (outcome IN ('succeeded', 'failed', 'interrupted'))
     );

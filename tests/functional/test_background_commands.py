@@ -51,9 +51,10 @@ def refused(done: subprocess.CompletedProcess[str], *said: str, status: int) -> 
         assert words in " ".join(done.stderr.split()), done.stderr
 
 
-def test_task_list_reports_missing_worker(installation: Installation) -> None:
-    assert line(installation)["Now"] == "no worker yet"
-    assert line(installation)["When"] == "each hour at minute 47"
+def test_tasks_are_listed_before_the_first_worker_starts(installation: Installation) -> None:
+    shown = line(installation)
+    assert (shown["When"], shown["Last run"], shown["Now"]) == ("each hour at minute 47", "", "")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:47:00\.000Z", shown["Next run"])
 
 
 def test_manual_run_is_reported_and_recorded(installation: Installation) -> None:
@@ -134,7 +135,8 @@ def test_running_periodic_task_is_not_started_twice(installation: Installation) 
     installation.ok("periodic", "run", TASK)
     query(
         installation.database_url,
-        "UPDATE periodic_tasks SET run_id = %s, run_by = 'webhooks@elsewhere:7', started_at = now() WHERE name = %s",
+        "UPDATE periodic_tasks SET run_id = %s, run_by = 'webhooks@elsewhere:7', started_at = now(),"
+        " lease_until = now() + interval '8 seconds' WHERE name = %s",
         str(uuid4()),
         TASK,
     )
@@ -143,10 +145,10 @@ def test_running_periodic_task_is_not_started_twice(installation: Installation) 
     done = installation.run("periodic", "run", TASK, "--wait", "1")
     refused(done, "has been running on webhooks@elsewhere:7 since", "--wait", status=1)
 
-    # The recorded process sends no heartbeat and is dead, which takes a while to detect.
+    # The recorded process does not renew the lease.
     output = installation.ok("periodic", "run", TASK, "--wait", "60")
     assert f"{TASK} ran in" in output
-    assert row(installation)["run_id"] is None
+    assert (row(installation)["run_id"], row(installation)["runs"]) == (None, 3)
 
 
 def test_failed_task_ends_with_status_1_and_the_cause(installation: Installation) -> None:

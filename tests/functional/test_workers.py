@@ -174,7 +174,7 @@ class TestKilled:
         assert time.monotonic() - killed_at < TAKEN_UP_SECONDS
         print(f"taken up after {time.monotonic() - killed_at:.1f} s")
 
-    def test_interrupted_periodic_run_is_detected_and_runs_at_next_tick(
+    def test_interrupted_periodic_run_is_detected_and_runs_again(
         self, site: ServiceProcesses, shop: Shop, blocked: Blocker
     ) -> None:
         """The outbox sweep dies with the worker, while processing a row without the queue server."""

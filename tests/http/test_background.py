@@ -141,28 +141,24 @@ class TestPeriodic:
             "failuresInARow": 0,
         }
 
+        act = Act("operator", NOW)
         run_id = database.in_transaction(
-            schedule.start_manual_run, task=task, runner_name="worker-1", act=Act("operator", NOW)
+            schedule.start_run, name=task.name, runner_name="worker-1", now=NOW, act=act
         )
         assert run_id is not None
         assert shown()["runningOn"] == "worker-1"
         database.in_transaction(
             schedule.finish_run,
-            task=task,
             run_id=run_id,
             outcome="failed",
             error="KeyError",
-            result=None,
-            milliseconds=12,
+            duration_milliseconds=12,
             now=NOW,
         )
         database.in_transaction(
-            schedule.reschedule_task,
-            task=task,
-            schedule=parse_schedule("every 1h"),
-            act=Act("operator", NOW),
+            schedule.reschedule_task, name=task.name, schedule=parse_schedule("every 1h"), act=act
         )
-        database.in_transaction(schedule.set_paused, task=task, paused=True, act=Act("operator", NOW))
+        database.in_transaction(schedule.set_paused, name=task.name, paused=True, act=act)
 
         failed = shown()
         assert (failed["lastOutcome"], failed["lastError"], failed["lastDurationMilliseconds"]) == (

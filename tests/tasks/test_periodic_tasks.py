@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
+from marketplace.background.schedule import LEASE, OTHER_QUEUES_DELAY
 from marketplace.idempotency import operations as idempotency
 from marketplace.idempotency.operations import KeyScope
 from marketplace.infra.db import Database
@@ -16,7 +17,7 @@ from marketplace.services import Services
 from tasks import worker
 from tasks.all_tasks import PERIODIC_TASKS, UnknownPeriodicTaskError, get_periodic_task
 from tasks.dispatcher import SWEEP_GRACE, Dispatcher, QueueSweepResult
-from tasks.scheduler import LOST_AFTER_SECONDS, SCHEDULE_POLL_SECONDS, format_result
+from tasks.scheduler import format_result
 from tests.support.gateway import MovableClock
 from tests.support.purchases import make_product, make_shop, place, status_of
 
@@ -51,8 +52,7 @@ def test_rows_of_killed_worker_are_resumed_within_a_minute() -> None:
     """Also if the killed worker was running the sweep that resumes the rows."""
     for name in ("relay-inbox", "relay-outbox"):
         period = get_periodic_task(name).schedule.next_after(EARLY) - EARLY
-        noticed = timedelta(seconds=LOST_AFTER_SECONDS + SCHEDULE_POLL_SECONDS)
-        assert SWEEP_GRACE + noticed + period <= timedelta(seconds=55)
+        assert SWEEP_GRACE + LEASE + OTHER_QUEUES_DELAY + period <= timedelta(seconds=55)
 
 
 def test_unknown_periodic_task_is_refused_with_known_names() -> None:

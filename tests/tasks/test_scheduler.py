@@ -1,47 +1,89 @@
-"""The scheduler: each tick runs once despite crashes, clock changes and schedule changes."""
+"""Periodic tasks: each tick runs once despite crashes, outages, clock changes and schedule changes."""
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from redis import ConnectionError as RedisConnectionError
 from sqlalchemy import text
 
 from marketplace.audit.operations import Act
 from marketplace.background import schedule
 from marketplace.background.models import PeriodicTaskState
+from marketplace.background.schedule import LEASE, OTHER_QUEUES_DELAY
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.kernel.schedules import parse_schedule
 from marketplace.services import Services
 from sandbox.process import wait_until
-from tasks import scheduler as scheduler_module
 from tasks.dispatcher import Dispatcher
+from tasks.queues import WORKER_THREADS
 from tasks.registry import PeriodicTask, QueueSweeper
-from tasks.scheduler import LOST_AFTER_SECONDS, MAX_CONCURRENT_RUNS, TAKEOVER_AFTER, Scheduler, TaskRunner
+from tasks.scheduler import MAX_CONCURRENT_RUNS, TaskRunner
 from tests.support.gateway import MovableClock
+from tests.support.probes import closed_port
 from tests.support.threads import at_once
 
 FULL_HOUR = datetime(2027, 3, 1, 10, 0, tzinfo=UTC)
 BOUND_SECONDS = 20.0
 
 
-class Stage:
-    """Schedulers that know only the tasks of one test."""
+class Worker:
+    """A worker whose consumer polls and runs messages when the test says so."""
 
-    def __init__(self, services: Services, relay: Dispatcher, clock: MovableClock) -> None:
+    def __init__(self, services: Services, tasks: list[PeriodicTask], queue: str, name: str) -> None:
+        self.dispatcher = Dispatcher(services)
+        self.queue = self.dispatcher.queues[queue]
+        self.runner = TaskRunner(services, self.dispatcher, name=name, queue=queue, tasks=tasks)
+        self._threads: list[threading.Thread] = []
+
+    def poll(self) -> list[str]:
+        """Poll the schedule as Huey's scheduler does, and return the names of the enqueued tasks."""
+        messages = self.queue.read_periodic(None)
+        for message in messages:
+            self.queue.enqueue(message)
+        return [message.args[0] for message in messages]
+
+    def execute(self) -> None:
+        """Execute the messages of the queue as Huey's threads do."""
+        # An empty queue would block for a second.
+        while self.queue.pending_count() and (message := self.queue.dequeue()):
+            thread = threading.Thread(target=self.queue.execute, args=(message,))
+            thread.start()
+            self._threads.append(thread)
+
+    def poll_and_execute(self) -> list[str]:
+        names = self.poll()
+        self.execute()
+        return names
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join(BOUND_SECONDS)
+            assert not thread.is_alive()
+
+    def close(self) -> None:
+        for queue in self.dispatcher.queues.values():
+            queue.storage.pool.disconnect()
+
+
+class Stage:
+    """Workers that know only the tasks of one test."""
+
+    def __init__(self, services: Services, clock: MovableClock) -> None:
         self.services = services
-        self.relay = relay
         self.clock = clock
         self.ran: list[datetime] = []
         self.let_go = threading.Event()
         self.let_go.set()
-        self.monotonic = 0.0
-        self.runs: dict[Scheduler, TaskRunner] = {}
+        self.workers: list[Worker] = []
         self.tasks: list[PeriodicTask] = []
 
     def task(self, when: str, work: Callable[[], Any] = lambda: None, **given: str) -> PeriodicTask:
@@ -57,43 +99,64 @@ class Stage:
         self.tasks.append(made)
         return made
 
-    def scheduler(self, queue: str = queues.WEBHOOKS, by: str = "worker-1") -> Scheduler:
-        runs = TaskRunner(self.services, self.relay, runner_name=by)
-        made = Scheduler(self.services, runs, queue=queue, tasks=self.tasks, monotonic=lambda: self.monotonic)
-        self.runs[made] = runs
+    def worker(self, queue: str = queues.WEBHOOKS, by: str = "worker-1", **changed: Any) -> Worker:
+        made = Worker(replace(self.services, **changed), self.tasks, queue, by)
+        self.workers.append(made)
         return made
 
-    def start_due(self, scheduler: Scheduler, now: datetime) -> list[str]:
+    def start_due(self, worker: Worker, now: datetime) -> list[str]:
         """Start due tasks as of a time and wait for the runs unless ``let_go`` is cleared."""
         self.clock.now = now
-        started = scheduler.start_due_tasks()
+        count = len(self.ran)
+        names = worker.poll_and_execute()
         if self.let_go.is_set():
             self.settle()
-        return started
+        else:
+            assert wait_until(lambda: len(self.ran) == count + len(names), timeout_seconds=BOUND_SECONDS)
+        return names
 
     def settle(self) -> None:
-        for one in self.runs:
-            one.join(BOUND_SECONDS)
+        for worker in self.workers:
+            worker.join()
 
     def state(self, task: PeriodicTask) -> PeriodicTaskState:
         with self.services.database.reading() as session:
-            [found] = schedule.fetch_snapshots(session, (task,))
-            return found
+            return session.get_one(PeriodicTaskState, task.name)
 
     def operate(self, change: Callable[..., Any], task: PeriodicTask, **given: Any) -> Any:
         """Apply an operator's change to a task."""
         return self.services.database.in_transaction(
-            change, task=task, act=Act("operator", self.clock.now), **given
+            change, name=task.name, act=Act("operator", self.clock.now), **given
         )
+
+    def start_by_hand(self, task: PeriodicTask) -> UUID | None:
+        return self.services.database.in_transaction(
+            schedule.start_run,
+            name=task.name,
+            runner_name="operator",
+            now=self.clock.now,
+            act=Act("operator", self.clock.now),
+        )
+
+    def start_run_of_killed_worker(self, task: PeriodicTask, now: datetime) -> UUID:
+        """Start a run without a process that renews the lease."""
+        self.clock.now = now
+        run_id = self.services.database.in_transaction(
+            schedule.start_run, name=task.name, runner_name="victim", now=now
+        )
+        assert run_id is not None
+        return run_id
 
 
 @pytest.fixture
 def stage(paying_services: Services, relay: Dispatcher, clock: MovableClock) -> Iterator[Stage]:
-    made = Stage(paying_services, relay, clock)
+    made = Stage(paying_services, clock)
     clock.now = FULL_HOUR
     yield made
     made.let_go.set()
     made.settle()
+    for worker in made.workers:
+        worker.close()
     with paying_services.database.transaction() as session:
         session.execute(
             text("DELETE FROM periodic_tasks WHERE name = ANY(:names)"),
@@ -113,14 +176,14 @@ class TestTicks:
     def test_new_cron_task_waits_for_tick_and_interval_task_starts_at_once(self, stage: Stage) -> None:
         hourly, often = stage.task("0 * * * *"), stage.task("every 15s")
 
-        assert stage.start_due(stage.scheduler(), FULL_HOUR + seconds(1)) == [often.name]
+        assert stage.start_due(stage.worker(), FULL_HOUR + seconds(1)) == [often.name]
 
         assert stage.state(hourly).next_run_at == FULL_HOUR + timedelta(hours=1)
         assert stage.state(often).next_run_at == FULL_HOUR + seconds(15)
 
     def test_run_result_is_recorded(self, stage: Stage) -> None:
         task = stage.task("* * * * *", lambda: 7)
-        one = stage.scheduler(by="webhooks@host:1")
+        one = stage.worker(by="webhooks@host:1")
         stage.start_due(one, FULL_HOUR)
 
         assert stage.start_due(one, FULL_HOUR + minutes(1)) == [task.name]
@@ -138,23 +201,24 @@ class TestTicks:
         assert (state.run_id, state.run_by, state.started_at) == (None, None, None)
         assert state.next_run_at == FULL_HOUR + minutes(2)
 
-    @pytest.mark.parametrize("count", [2, 8])
-    def test_concurrent_schedulers_start_due_task_once(self, stage: Stage, count: int) -> None:
+    @pytest.mark.parametrize("count", [2, 4])
+    def test_concurrent_workers_start_due_task_once(self, stage: Stage, count: int) -> None:
         task = stage.task("* * * * *")
-        schedulers = [stage.scheduler(by=f"worker-{number}") for number in range(count)]
-        stage.start_due(schedulers[0], FULL_HOUR)
-        for number in range(1, 11):
+        workers = [stage.worker(by=f"worker-{number}") for number in range(count)]
+        stage.start_due(workers[0], FULL_HOUR)
+        for number in range(1, 6):
             stage.clock.now = FULL_HOUR + minutes(number) + seconds(number / 7)
 
-            started = at_once(Scheduler.start_due_tasks, schedulers)
+            polled = at_once(Worker.poll_and_execute, workers)
 
-            assert [one for one in started if one] == [[task.name]]
+            assert [task.name] in polled
             stage.settle()
             assert len(stage.ran) == number
+            assert stage.state(task).runs == number
 
     def test_missed_ticks_are_run_once(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
-        one = stage.scheduler()
+        one = stage.worker()
         stage.start_due(one, FULL_HOUR)
 
         # No scheduler ran for a day and 30 seconds.
@@ -166,17 +230,16 @@ class TestTicks:
 
     def test_running_task_is_not_started_twice_and_missed_ticks_are_skipped(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
-        one, other = stage.scheduler(), stage.scheduler(by="worker-2")
+        one, other = stage.worker(), stage.worker(by="worker-2")
         stage.start_due(one, FULL_HOUR)
         stage.let_go.clear()
         stage.start_due(one, FULL_HOUR + minutes(1))
-        assert wait_until(lambda: bool(stage.ran), timeout_seconds=BOUND_SECONDS)
         state = stage.state(task)
         assert (state.run_by, state.started_at) == ("worker-1", FULL_HOUR + minutes(1))
 
-        for number in range(2, 5):
-            for scheduler in (one, other):
-                assert stage.start_due(scheduler, FULL_HOUR + minutes(number)) == []
+        for number in range(1, 13):
+            for worker in (one, other):
+                assert stage.start_due(worker, FULL_HOUR + minutes(1) + seconds(15 * number)) == []
         stage.let_go.set()
         stage.settle()
 
@@ -186,17 +249,17 @@ class TestTicks:
 
     def test_long_run_does_not_delay_other_tasks(self, stage: Stage) -> None:
         stage.task("* * * * *")
-        one = stage.scheduler()
+        one = stage.worker()
         stage.start_due(one, FULL_HOUR)
         stage.let_go.clear()
         stage.start_due(one, FULL_HOUR + minutes(1))
         later = stage.task("every 5s")
 
-        assert stage.start_due(stage.scheduler(), FULL_HOUR + minutes(1)) == [later.name]
+        assert stage.start_due(stage.worker(), FULL_HOUR + minutes(1)) == [later.name]
 
     def test_worker_limits_concurrent_runs_and_leaves_rest_to_others(self, stage: Stage) -> None:
         names = {stage.task("* * * * *").name for _ in range(MAX_CONCURRENT_RUNS + 1)}
-        one, other = stage.scheduler(), stage.scheduler(queues.AI_MODERATION)
+        one, other = stage.worker(), stage.worker(queues.AI_MODERATION)
         stage.start_due(one, FULL_HOUR)
         stage.let_go.clear()
 
@@ -207,13 +270,13 @@ class TestTicks:
 
     def test_worker_of_another_queue_takes_over_overdue_task(self, stage: Stage) -> None:
         task = stage.task("* * * * *", queue=queues.NOTIFICATIONS)
-        other = stage.scheduler(queues.ESCROW_RECONCILIATION)
+        other = stage.worker(queues.ESCROW_RECONCILIATION)
         stage.start_due(other, FULL_HOUR)
         due = FULL_HOUR + minutes(1)
 
         assert stage.start_due(other, due) == []
-        assert stage.start_due(other, due + TAKEOVER_AFTER - seconds(1)) == []
-        assert stage.start_due(other, due + TAKEOVER_AFTER) == [task.name]
+        assert stage.start_due(other, due + OTHER_QUEUES_DELAY - seconds(1)) == []
+        assert stage.start_due(other, due + OTHER_QUEUES_DELAY) == [task.name]
 
 
 class TestFailures:
@@ -226,7 +289,7 @@ class TestFailures:
                 raise error
 
         task = stage.task("* * * * *", work)
-        one = stage.scheduler()
+        one = stage.worker()
         stage.start_due(one, FULL_HOUR)
         for number in (1, 2):
             stage.start_due(one, FULL_HOUR + minutes(number))
@@ -249,7 +312,7 @@ class TestFailures:
                 raise ZeroDivisionError("a secret")
 
         task = stage.task("* * * * *", work)
-        one = stage.scheduler()
+        one = stage.worker()
         stage.start_due(one, FULL_HOUR)
 
         def alerts() -> list[tuple[Any, ...]]:
@@ -273,117 +336,205 @@ class TestFailures:
         assert identifier == "PERIODIC_TASK_FAILING"
         assert facts == {"task": task.name, "error": "ZeroDivisionError", "failuresInARow": 4}
 
-    def test_run_of_killed_worker_is_interrupted_and_next_tick_runs(self, stage: Stage) -> None:
-        task = stage.task("* * * * *")
-        one, other = stage.scheduler(), stage.scheduler(by="worker-2")
-        stage.start_due(one, FULL_HOUR)
-        run_id = self.start_run_of_killed_worker(stage, task)
-        now = FULL_HOUR + minutes(1)
-        assert stage.start_due(other, now) == []
+    def test_run_of_killed_worker_is_interrupted_and_runs_again_after_its_lease(self, stage: Stage) -> None:
+        task = stage.task("0 * * * *")
+        other = stage.worker(by="worker-2")
+        stage.start_due(other, FULL_HOUR)
+        tick = FULL_HOUR + minutes(60)
+        run_id = stage.start_run_of_killed_worker(task, tick)
 
-        stage.monotonic += LOST_AFTER_SECONDS - 1
-        assert stage.start_due(other, now + seconds(LOST_AFTER_SECONDS - 1)) == []
+        assert stage.start_due(other, tick + LEASE - seconds(1)) == []
         assert stage.state(task).run_id == run_id
-        stage.monotonic += 1
-        stage.start_due(other, now + seconds(LOST_AFTER_SECONDS))
+        stage.let_go.clear()
+        assert stage.start_due(other, tick + LEASE) == [task.name]
 
         state = stage.state(task)
-        assert (state.run_id, state.outcome, state.error) == (None, "interrupted", "worker lost")
-        assert state.next_run_at == FULL_HOUR + minutes(2)
-        assert stage.start_due(other, FULL_HOUR + minutes(2)) == [task.name]
-        assert stage.state(task).outcome == "succeeded"
-
-    def start_run_of_killed_worker(self, stage: Stage, task: PeriodicTask) -> UUID:
-        stage.clock.now = FULL_HOUR + minutes(1)
-        run_id = stage.services.database.in_transaction(
-            schedule.start_due_run, state=stage.state(task), worker_name="victim", now=stage.clock.now
-        )
-        assert run_id is not None
-        return run_id
-
-    def test_run_with_heartbeat_is_never_lost(self, stage: Stage) -> None:
-        task = stage.task("* * * * *")
-        one, other = stage.scheduler(), stage.scheduler(by="worker-2")
-        stage.start_due(one, FULL_HOUR)
-        stage.let_go.clear()
-        stage.start_due(one, FULL_HOUR + minutes(1))
-        for number in range(20):
-            stage.monotonic += LOST_AFTER_SECONDS - 1
-            stage.runs[one].send_heartbeats()
-            assert stage.start_due(other, FULL_HOUR + minutes(1 + number)) == []
-        assert stage.state(task).run_by == "worker-1"
-
-    def test_missing_heartbeats_during_database_outage_are_excused(self, stage: Stage) -> None:
-        task = stage.task("* * * * *")
-        one, other = stage.scheduler(), stage.scheduler(by="worker-2")
-        stage.start_due(one, FULL_HOUR)
-        stage.let_go.clear()
-        stage.start_due(one, FULL_HOUR + minutes(1))
-        stage.start_due(other, FULL_HOUR + minutes(1))
-
-        stage.monotonic += 2 * LOST_AFTER_SECONDS
-        other._heartbeat_monitor.reset()
-        stage.start_due(other, FULL_HOUR + minutes(1))
-
-        assert stage.state(task).run_by == "worker-1"
-
-    def test_late_result_of_a_lost_run_is_ignored(self, stage: Stage) -> None:
-        task = stage.task("* * * * *")
-        one, other = stage.scheduler(), stage.scheduler(by="worker-2")
-        stage.start_due(one, FULL_HOUR)
-        stage.let_go.clear()
-        stage.start_due(one, FULL_HOUR + minutes(1))
-        stage.start_due(other, FULL_HOUR + minutes(1))
-        stage.monotonic += LOST_AFTER_SECONDS
-        stage.start_due(other, FULL_HOUR + minutes(1))
-        assert stage.state(task).outcome == "interrupted"
-
-        stage.runs[one].send_heartbeats()
+        assert (state.run_by, state.outcome, state.error) == ("worker-2", "interrupted", "worker lost")
+        assert (state.runs, state.failures) == (1, 1)
+        assert state.next_run_at == FULL_HOUR + minutes(120)
         stage.let_go.set()
         stage.settle()
+        state = stage.state(task)
+        assert (state.outcome, state.runs, state.failures) == ("succeeded", 2, 0)
+        assert stage.start_due(other, tick + LEASE + seconds(1)) == []
+
+    def test_lost_run_of_a_paused_task_is_recorded_and_not_repeated(self, stage: Stage) -> None:
+        task = stage.task("* * * * *")
+        one = stage.worker()
+        stage.start_due(one, FULL_HOUR)
+        stage.start_run_of_killed_worker(task, FULL_HOUR + minutes(1))
+        stage.operate(schedule.set_paused, task, paused=True)
+
+        stage.start_due(one, FULL_HOUR + minutes(1) + LEASE)
 
         state = stage.state(task)
-        assert (state.outcome, state.runs) == ("interrupted", 1)
+        assert (state.run_id, state.outcome, stage.ran) == (None, "interrupted", [])
+        assert stage.start_due(one, FULL_HOUR + minutes(2)) == []
 
-    def test_run_of_stopped_worker_is_recorded_as_interrupted(self, stage: Stage) -> None:
+    def test_run_is_never_lost_while_its_worker_polls(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
-        one = stage.scheduler()
+        one, other = stage.worker(), stage.worker(by="worker-2")
         stage.start_due(one, FULL_HOUR)
         stage.let_go.clear()
         stage.start_due(one, FULL_HOUR + minutes(1))
+        for number in range(1, 21):
+            now = FULL_HOUR + minutes(1) + number * (LEASE - seconds(1))
+            assert stage.start_due(one, now) == []
+            assert stage.start_due(other, now) == []
+        assert stage.state(task).run_by == "worker-1"
+        assert len(stage.ran) == 1
 
-        stage.runs[one].mark_interrupted()
-
-        state = stage.state(task)
-        assert (state.run_id, state.outcome, state.error) == (None, "interrupted", "worker stopped")
-
-    def test_end_of_run_is_recorded_after_database_outage(
+    def test_leases_that_ended_during_a_database_outage_are_excused(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         task = stage.task("* * * * *")
-        one = stage.scheduler()
+        one, other = stage.worker(), stage.worker(by="worker-2")
         stage.start_due(one, FULL_HOUR)
-        finish, failures = schedule.finish_run, [1, 2]
-
-        def away(*given: Any, **named: Any) -> bool:
-            if failures:
-                failures.pop()
-                raise ServiceUnavailableError("away", retry_after_seconds=1)
-            return finish(*given, **named)
-
-        monkeypatch.setattr(schedule, "finish_run", away)
-        monkeypatch.setattr(scheduler_module, "SCHEDULE_POLL_SECONDS", 0.01)
+        stage.start_due(other, FULL_HOUR)
+        stage.let_go.clear()
         stage.start_due(one, FULL_HOUR + minutes(1))
+        with monkeypatch.context() as away:
+            away.setattr(schedule, "fetch_due_names", partial(fail, UNAVAILABLE))
+            stage.start_due(other, FULL_HOUR + minutes(2))
 
-        assert failures == []
-        assert stage.state(task).outcome == "succeeded"
-        assert len(stage.runs[one]._running) == 0
+        back = FULL_HOUR + minutes(3)
+        assert stage.start_due(other, back) == []
+        stage.start_due(one, back)
+        assert stage.start_due(other, back + LEASE - seconds(1)) == []
+
+        assert stage.state(task).run_by == "worker-1"
+        assert len(stage.ran) == 1
+
+    def test_late_result_of_a_lost_run_is_ignored(self, stage: Stage) -> None:
+        task = stage.task("* * * * *", work := Work())
+        one, other = stage.worker(), stage.worker(by="worker-2")
+        stage.start_due(one, FULL_HOUR)
+        stage.let_go.clear()
+        stage.start_due(one, FULL_HOUR + minutes(1))
+        stage.operate(schedule.set_paused, task, paused=True)
+        stage.clock.now += LEASE
+        other.poll_and_execute()
+        other.join()
+        assert stage.state(task).outcome == "interrupted"
+
+        stage.let_go.set()
+        stage.settle()
+        one.poll()
+
+        assert work.count == 1
+        state = stage.state(task)
+        assert (state.outcome, state.runs) == ("interrupted", 1)
+
+    def test_result_is_recorded_after_database_outage(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        task = stage.task("* * * * *")
+        one = stage.worker()
+        stage.start_due(one, FULL_HOUR)
+        with monkeypatch.context() as away:
+            away.setattr(schedule, "finish_run", partial(fail, UNAVAILABLE))
+            stage.start_due(one, FULL_HOUR + minutes(1))
+            assert one.poll() == []
+        assert stage.state(task).outcome is None
+
+        stage.clock.now += seconds(10)
+        one.poll()
+
+        state = stage.state(task)
+        assert (state.outcome, state.finished_at) == ("succeeded", FULL_HOUR + minutes(1))
+        assert len(stage.ran) == 1
+
+
+class Work:
+    """Work that counts its ends."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+
+
+UNAVAILABLE = ServiceUnavailableError("away", retry_after_seconds=1)
+
+
+def fail(error: Exception, *_given: Any, **_named: Any) -> Any:
+    raise error
+
+
+class TestMessages:
+    def test_due_tasks_are_enqueued_before_rows(self, stage: Stage) -> None:
+        task = stage.task("every 15s")
+        one = stage.worker()
+        assert one.dispatcher.send_wakeup(queues.WEBHOOKS, "outbox", uuid4())
+
+        assert one.poll() == [task.name]
+
+        messages = one.queue.pending()
+        assert [message.name for message in messages] == ["run_periodic", "run_row"]
+        assert messages[0].args == [task.name]
+
+    def test_lost_message_is_sent_again(self, stage: Stage) -> None:
+        task = stage.task("every 15s")
+        one = stage.worker()
+        assert one.poll() == [task.name]
+        one.queue.flush()
+
+        assert stage.start_due(one, FULL_HOUR + seconds(1)) == [task.name]
+        assert len(stage.ran) == 1
+
+    def test_second_message_of_a_tick_has_no_effect(self, stage: Stage) -> None:
+        stage.task("every 15s")
+        one, other = stage.worker(), stage.worker(by="worker-2")
+        one.poll()
+        other.poll()
+        assert one.queue.pending_count() == 2
+
+        one.execute()
+        stage.settle()
+
+        assert len(stage.ran) == 1
+
+    def test_busy_worker_enqueues_no_task(self, stage: Stage) -> None:
+        task = stage.task("every 15s")
+        one = stage.worker()
+        with ExitStack() as rows:
+            for number in range(WORKER_THREADS):
+                rows.enter_context(one.dispatcher.activity.track(f"row {number}", now=FULL_HOUR))
+            assert one.poll() == []
+
+        assert one.poll() == [task.name]
+
+    def test_threads_run_due_tasks_without_the_queue_server(self, stage: Stage) -> None:
+        first, second = stage.task("every 15s"), stage.task("every 15s")
+        away = f"redis://127.0.0.1:{closed_port()}/0"
+        one = stage.worker(settings=replace(stage.services.settings, redis_url=away))
+
+        assert one.poll() == []
+        assert [one.queue.dequeue(), one.queue.dequeue()] == [None, None]
+        with pytest.raises(RedisConnectionError):
+            one.queue.dequeue()
+
+        assert [stage.state(task).outcome for task in (first, second)] == ["succeeded", "succeeded"]
+        assert len(stage.ran) == 2
+
+    def test_failed_poll_leaves_the_consumer_running(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        task = stage.task("every 15s")
+        one = stage.worker()
+        for error in (UNAVAILABLE, ZeroDivisionError()):
+            with monkeypatch.context() as failing:
+                failing.setattr(schedule, "fetch_due_names", partial(fail, error))
+                assert one.poll() == []
+
+        assert one.poll() == [task.name]
 
 
 class TestOperators:
     def test_paused_task_does_not_run_until_resumed(self, stage: Stage, database: Database) -> None:
         task = stage.task("* * * * *")
-        one = stage.scheduler()
+        one = stage.worker()
         stage.start_due(one, FULL_HOUR)
 
         assert stage.operate(schedule.set_paused, task, paused=True)
@@ -403,7 +554,7 @@ class TestOperators:
 
     def test_run_paused_midway_finishes(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
-        one = stage.scheduler()
+        one = stage.worker()
         stage.start_due(one, FULL_HOUR)
         stage.let_go.clear()
         stage.start_due(one, FULL_HOUR + minutes(1))
@@ -417,11 +568,11 @@ class TestOperators:
 
     def test_new_schedule_takes_effect_at_once_and_during_run(self, stage: Stage, database: Database) -> None:
         task = stage.task("0 * * * *")
-        one = stage.scheduler()
+        one = stage.worker()
         stage.start_due(one, FULL_HOUR + seconds(1))
 
         following = stage.operate(schedule.reschedule_task, task, schedule=parse_schedule("every 10s"))
-        assert following == FULL_HOUR + seconds(10)
+        assert following.next_run_at == FULL_HOUR + seconds(10)
         stage.let_go.clear()
         assert stage.start_due(one, FULL_HOUR + seconds(10)) == [task.name]
         stage.operate(schedule.reschedule_task, task, schedule=parse_schedule("30 10 * * *"))
@@ -431,7 +582,8 @@ class TestOperators:
         assert stage.state(task).next_run_at == FULL_HOUR + minutes(30)
         assert stage.start_due(one, FULL_HOUR + seconds(20)) == []
         assert stage.start_due(one, FULL_HOUR + minutes(30)) == [task.name]
-        assert stage.operate(schedule.reschedule_task, task, schedule=None) == FULL_HOUR + timedelta(hours=1)
+        restored = stage.operate(schedule.reschedule_task, task, schedule=None)
+        assert restored.next_run_at == FULL_HOUR + timedelta(hours=1)
         assert stage.state(task).timetable is None
         assert [after for _, _, after in audited(database, task)] == [
             {"timetable": "every 10s"},
@@ -439,57 +591,66 @@ class TestOperators:
             {"timetable": "0 * * * *"},
         ]
 
-    def test_run_does_not_start_when_operator_changed_task_meanwhile(self, stage: Stage) -> None:
+    def test_enqueued_run_does_not_start_after_an_operators_change(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
-        stage.start_due(stage.scheduler(), FULL_HOUR)
+        one = stage.worker()
+        stage.start_due(one, FULL_HOUR)
         stage.clock.now = FULL_HOUR + minutes(1)
-        seen = stage.state(task)
 
-        def claimed() -> UUID | None:
-            return stage.services.database.in_transaction(
-                schedule.start_due_run, state=seen, worker_name="worker-1", now=stage.clock.now
-            )
-
+        assert one.poll() == [task.name]
         stage.operate(schedule.set_paused, task, paused=True)
-        assert claimed() is None
+        one.execute()
         stage.operate(schedule.set_paused, task, paused=False)
-        assert claimed() is None
-        stage.operate(schedule.reschedule_task, task, schedule=parse_schedule("every 1m"))
-        assert claimed() is None
+        stage.clock.now = FULL_HOUR + minutes(2)
+        assert one.poll() == [task.name]
+        stage.operate(schedule.reschedule_task, task, schedule=parse_schedule("every 1h"))
+        one.execute()
+        stage.settle()
+
+        assert stage.ran == []
 
     def test_run_started_by_hand_is_not_started_twice(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
-        one = stage.scheduler()
+        one = stage.worker()
         stage.start_due(one, FULL_HOUR)
 
-        def begin() -> UUID | None:
-            return stage.services.database.in_transaction(
-                schedule.start_manual_run,
-                task=task,
-                runner_name="operator",
-                act=Act("operator", stage.clock.now),
-            )
-
-        first = begin()
+        first = stage.start_by_hand(task)
         assert first is not None
-        assert begin() is None
-        assert stage.start_due(one, FULL_HOUR + minutes(1)) == []
-        stage.runs[one].perform(task, first)
-        assert stage.start_due(one, FULL_HOUR + minutes(2)) == [task.name]
+        assert stage.start_by_hand(task) is None
+        assert stage.state(task).next_run_at == FULL_HOUR + minutes(1)
+        assert stage.start_due(one, FULL_HOUR + seconds(19)) == []
+        one.runner.perform(task, first)
+        assert stage.start_due(one, FULL_HOUR + minutes(1)) == [task.name]
+
+    def test_run_by_hand_starts_after_the_lease_of_a_lost_run(self, stage: Stage) -> None:
+        task = stage.task("0 * * * *")
+        stage.start_due(stage.worker(), FULL_HOUR)
+        stage.operate(schedule.set_paused, task, paused=True)
+        first = stage.start_by_hand(task)
+        stage.clock.now += LEASE - seconds(1)
+        assert stage.start_by_hand(task) is None
+        stage.clock.now += seconds(1)
+
+        second = stage.start_by_hand(task)
+
+        assert second not in {None, first}
+        state = stage.state(task)
+        assert (state.run_by, state.outcome, state.failures) == ("operator", "interrupted", 1)
+        assert state.next_run_at == FULL_HOUR + minutes(60)
 
     def test_shorter_declared_schedule_replaces_old_next_run(self, stage: Stage) -> None:
         daily = stage.task("30 9 * * *")
-        stage.start_due(stage.scheduler(), FULL_HOUR)
+        stage.start_due(stage.worker(), FULL_HOUR)
         assert stage.state(daily).next_run_at == FULL_HOUR + timedelta(hours=23, minutes=30)
 
         stage.tasks = [replace(daily, schedule_text="* * * * *")]
-        stage.start_due(stage.scheduler(), FULL_HOUR)
+        stage.start_due(stage.worker(), FULL_HOUR)
 
         assert stage.state(stage.tasks[0]).next_run_at == FULL_HOUR + minutes(1)
 
     def test_invalid_stored_schedule_falls_back_to_declared_schedule(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
-        one = stage.scheduler()
+        one = stage.worker()
         stage.start_due(one, FULL_HOUR)
         with stage.services.database.transaction() as session:
             session.execute(
@@ -501,17 +662,17 @@ class TestOperators:
 
     def test_state_of_removed_task_is_deleted_after_a_day(self, stage: Stage) -> None:
         gone, kept, paused = (stage.task("* * * * *") for _ in range(3))
-        stage.start_due(stage.scheduler(), FULL_HOUR)
+        stage.start_due(stage.worker(), FULL_HOUR)
         stage.operate(schedule.set_paused, paused, paused=True)
         stage.tasks = [kept]
-        stage.start_due(stage.scheduler(), FULL_HOUR + timedelta(hours=23))
+        stage.start_due(stage.worker(), FULL_HOUR + timedelta(hours=23))
         assert stage.state(gone)
 
-        stage.start_due(stage.scheduler(), FULL_HOUR + timedelta(hours=25))
+        stage.start_due(stage.worker(), FULL_HOUR + timedelta(hours=25))
 
         with stage.services.database.reading() as session:
-            names = {state.name for state in schedule.fetch_snapshots(session, (gone, kept, paused))}
-        assert names == {kept.name, paused.name}
+            names = {state.name for state in schedule.list_tasks(session)}
+        assert {gone.name, kept.name, paused.name} & names == {kept.name, paused.name}
         stage.tasks = [gone, kept, paused]
 
 
@@ -527,7 +688,7 @@ def audited(database: Database, task: PeriodicTask) -> list[tuple[Any, ...]]:
 class TestClocks:
     def test_small_backward_clock_step_repeats_no_tick(self, stage: Stage) -> None:
         task = stage.task("* * * * *")
-        one = stage.scheduler()
+        one = stage.worker()
         stage.start_due(one, FULL_HOUR)
         assert stage.start_due(one, FULL_HOUR + minutes(1)) == [task.name]
 
@@ -538,7 +699,7 @@ class TestClocks:
 
     def test_rare_task_is_not_reported_as_stalled(self, stage: Stage) -> None:
         task = stage.task("0,1 9 1 1 *")
-        one = stage.scheduler()
+        one = stage.worker()
         stage.start_due(one, FULL_HOUR)
         new_year = datetime(2028, 1, 1, 9, 0, tzinfo=UTC)
         assert stage.state(task).next_run_at == new_year
