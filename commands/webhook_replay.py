@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
@@ -71,21 +72,23 @@ class ReplayRun:
 
 
 def replay_all(
-    services: Services, rows: Sequence[WebhookEvent], *, dry_run: bool, rate: float | None
+    services: Services, rows: Sequence[WebhookEvent], *, dry_run: bool, rate: float | None, by_cause: bool
 ) -> ReplayRun:
-    """Replay events grouped by cause, each event in a transaction of its own.
+    """Replay events, each event in a transaction of its own.
 
     An interruption or a lost database connection ends the run. Replays made until then remain.
 
     :param dry_run: roll back every replay
     :param rate: maximum number of replays per second; None for no limit
+    :param by_cause: replay events with the same cause together; False to keep the order
     """
     run, stages, next_at = ReplayRun([]), Stages(on_stderr=True), time.monotonic()
-    by_cause: dict[str, list[WebhookEvent]] = {}
-    for row in rows:
-        by_cause.setdefault(row.last_error or _NEVER_TRIED, []).append(row)
+    if by_cause:
+        positions = {cause: index for index, cause in enumerate(dict.fromkeys(map(_cause_of, rows)))}
+        rows = sorted(rows, key=lambda row: positions[_cause_of(row)])
     try:
-        for cause, group in by_cause.items():
+        for cause, members in groupby(rows, key=_cause_of):
+            group = list(members)
             with stages.stage(cause, total=len(group)) as advance:
                 for row in group:
                     time.sleep(max(0, next_at - time.monotonic()))
@@ -99,6 +102,10 @@ def replay_all(
     except KeyboardInterrupt:
         run.interruption = "Interrupted"
     return run
+
+
+def _cause_of(row: WebhookEvent) -> str:
+    return row.last_error or _NEVER_TRIED
 
 
 def _replay_one(services: Services, row: WebhookEvent, *, dry_run: bool, act: Act) -> ReplayResult:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 import click
 import orjson
@@ -25,7 +24,6 @@ from marketplace.webhooks.queries import (
     PROVIDERS,
     STATES,
     WebhookEvent,
-    WebhookEventDetail,
     WebhookEventFilters,
 )
 from marketplace.webhooks.replay import FAILED, OUTCOMES, PROCESSED
@@ -131,14 +129,10 @@ def list_webhooks(
         else:
             matches = list(map(_display_row, queries.list_events(session, filters=filters, limit=limit + 1)))
     rows = matches[:limit]
-    if as_json:
-        _print_json(rows)
-    elif not rows:
-        click.echo("No webhook matches.", err=True)
+    if rows or as_json:
+        _print_rows(rows, _CAUSE_COLUMNS if by_cause else _EVENT_COLUMNS, as_json=as_json)
     else:
-        columns = _CAUSE_COLUMNS if by_cause else _EVENT_COLUMNS
-        cells = [[row[name] for name in columns.values()] for row in rows]
-        print_table(tuple(columns), cells, wrapped_columns=("Event", "Last error"))
+        click.echo("No webhook matches.", err=True)
     if len(matches) > limit:
         warn_truncated(_MAX_LISTED)
 
@@ -146,19 +140,35 @@ def list_webhooks(
 @webhooks.command(
     help="""Show a webhook with its body. Secrets and personal data are redacted.
 
+    ID is the ID of the list, the ID of the gateway's event, or the gateway's reference of a charge or transfer. If
+    several events match, they are listed in order of arrival. A webhook is found by its own ID only until its first
+    attempt.
+
     \b
-    Example:
-      marketplace webhooks show 01998c2a-7d1e-7c3f-9a43-0e7d1c5b2f10"""
+    Examples:
+      marketplace webhooks show 01998c2a-7d1e-7c3f-9a43-0e7d1c5b2f10
+      marketplace webhooks show charge.success:4099
+      marketplace webhooks show checkout-0b3f5a2c9d8e4f1a8b7c6d5e4f3a2b1c"""
 )
-@click.argument("webhook_id", metavar="ID", type=click.UUID)
+@click.argument("identifier", metavar="ID")
 @click.option("--raw", is_flag=True, help="Print only the body, exactly as received, without redaction.")
 @_JSON_OPTION
-def show(webhook_id: UUID, *, raw: bool, as_json: bool) -> None:
+def show(identifier: str, *, raw: bool, as_json: bool) -> None:
     """Show a webhook."""
     if raw and as_json:
         raise click.UsageError("--raw and --json cannot be combined.")
     with read_session() as session:
-        event = _find_event(session, webhook_id)
+        found = _find_events(session, identifier)
+        event = queries.fetch_event(session, inbox_id=found[0].id)
+    if len(found) > 1:
+        if raw:
+            raise CommandFailedError(
+                f"{len(found)} webhooks match {identifier}. Run `marketplace webhooks show {identifier}` to list them,"
+                " then use the ID of one."
+            )
+        _print_rows(list(map(_display_row, found)), _EVENT_COLUMNS, as_json=as_json)
+        click.echo("Run `marketplace webhooks show` with the ID of one to see its body.", err=True)
+        return
     if raw:
         click.echo(event.body, nl=False)
         return
@@ -184,6 +194,9 @@ def show(webhook_id: UUID, *, raw: bool, as_json: bool) -> None:
     were never replayed come first, then the least recently replayed. If --limit leaves some out, repeat the command
     to continue. Webhooks with the same cause are replayed together.
 
+    --id takes the ID of the list, the ID of the gateway's event, or the gateway's reference of a charge or transfer.
+    All events of a reference are replayed in order of arrival.
+
     A replay is a single attempt. If it fails, the webhook stays as it was. Replaying a processed webhook changes
     nothing. Every replay is audited. Exits with status 1 if a replay failed.
 
@@ -193,11 +206,17 @@ def show(webhook_id: UUID, *, raw: bool, as_json: bool) -> None:
     \b
     Examples:
       marketplace webhooks replay --id 01998c2a-7d1e-7c3f-9a43-0e7d1c5b2f10 --dry-run
+      marketplace webhooks replay --id checkout-0b3f5a2c9d8e4f1a8b7c6d5e4f3a2b1c
       marketplace webhooks replay --type charge.success --since 1d --dry-run
       marketplace webhooks replay --error-like "no payment" --rate 20
       marketplace webhooks replay --all --limit 1000""",
 )
-@click.option("--id", "ids", multiple=True, type=click.UUID, help="Only this webhook. Can be repeated.")
+@click.option(
+    "--id",
+    "ids",
+    multiple=True,
+    help="Only this webhook, or the webhooks of this reference. Can be repeated.",
+)
 @_TYPE_OPTION
 @_PROVIDER_OPTION
 @_SINCE_OPTION
@@ -215,7 +234,7 @@ def show(webhook_id: UUID, *, raw: bool, as_json: bool) -> None:
 @_JSON_OPTION
 def replay_webhooks(
     *,
-    ids: tuple[UUID, ...],
+    ids: tuple[str, ...],
     event_type: str | None,
     provider: str | None,
     since: datetime | None,
@@ -235,13 +254,14 @@ def replay_webhooks(
     with read_session() as session:
         if ids:
             # Repeated ids count once. An unknown id stops the command before any replay.
-            rows: Sequence[WebhookEvent] = [_find_event(session, row_id) for row_id in dict.fromkeys(ids)]
+            found = {event.id: event for identifier in ids for event in _find_events(session, identifier)}
+            rows: Sequence[WebhookEvent] = list(found.values())
             matching = len(rows)
         else:
             filters = WebhookEventFilters("dead", event_type, provider, since, error_like)
             rows, matching = queries.list_dead_events(session, filters=filters, limit=limit)
     left = matching - len(rows)
-    run = webhook_replay.replay_all(build_services(), rows, dry_run=dry_run, rate=rate)
+    run = webhook_replay.replay_all(build_services(), rows, dry_run=dry_run, rate=rate, by_cause=not ids)
     if as_json:
         _print_json(webhook_replay.build_report(run, dry_run=dry_run))
     elif not rows:
@@ -254,9 +274,17 @@ def replay_webhooks(
     _ensure_all_replayed(run, len(rows), dry_run=dry_run)
 
 
-def _find_event(session: Any, webhook_id: UUID) -> WebhookEventDetail:
-    with explaining_missing(f"webhook {webhook_id}", list_command="webhooks list"):
-        return queries.fetch_event(session, inbox_id=webhook_id)
+def _find_events(session: Any, identifier: str) -> list[WebhookEvent]:
+    with explaining_missing(f"webhook {identifier}", list_command="webhooks list"):
+        return queries.find_events(session, identifier=identifier)
+
+
+def _print_rows(rows: list[dict[str, Any]], columns: dict[str, str], *, as_json: bool) -> None:
+    if as_json:
+        _print_json(rows)
+        return
+    cells = [[row[name] for name in columns.values()] for row in rows]
+    print_table(tuple(columns), cells, wrapped_columns=("Event", "Last error"))
 
 
 def _display_row(event: WebhookEvent) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def perform_once(
     scope = KeyScope(
         caller=str(context.caller.id) if context.caller else "",
         method=request.method,
-        path=request.path,
+        path=request.path.replace("\0", "%00"),  # PostgreSQL cannot store NUL
         key=key,
         request_hash=request_hash,
     )

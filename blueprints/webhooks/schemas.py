@@ -65,6 +65,15 @@ class WebhookQuery(CursorQuery):
         load_default=None,
         metadata={"description": "A part of the last error, case-insensitive."},
     )
+    identifier = SingleLineText(
+        data_key="id",
+        max_length=255,
+        load_default=None,
+        metadata={
+            "description": "An event's `id`, its `eventId` such as `charge.success:4099`, or the gateway's reference"
+            " of a charge or transfer. Duplicates are listed, too."
+        },
+    )
 
 
 class WebhookCounts(Schema):

@@ -37,6 +37,19 @@ class Event:
     payload: dict[str, Any]
     provider: str = "gateway"
 
+    @property
+    def reference(self) -> str | None:
+        """The gateway's reference of the charge or transfer, so that operators find all events of a payment."""
+        charge = self.data.get("transaction")
+        references = (
+            self.data.get("reference"),
+            self.data.get("transaction_reference"),
+            charge.get("reference") if isinstance(charge, dict) else None,
+            self.data.get("refund_reference"),
+        )
+        usable = (value for value in references if isinstance(value, str) and 0 < len(value) <= MAX_ID_LENGTH)
+        return next(usable, None) if self.provider == "gateway" else None
+
 
 def parse_gateway_event(body: bytes) -> Event:
     """Parse a gateway event.

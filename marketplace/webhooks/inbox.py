@@ -171,7 +171,7 @@ _MARK_FINISHED = Prepared(
     text(
         """
         UPDATE webhook_inbox SET status = :status, event_type = :event_type, dedupe_id = :dedupe_id,
-            attempts = attempts + 1, last_error = NULL, finished_at = :now WHERE id = :inbox_id
+            reference = :reference, attempts = attempts + 1, last_error = NULL, finished_at = :now WHERE id = :inbox_id
         """
     )
 )
@@ -219,6 +219,7 @@ def apply_event(
         status=status,
         event_type=event.type,
         dedupe_id=event.dedupe_id,
+        reference=event.reference,
         now=now,
     )
     return ProcessingResult(status, event=event)
@@ -249,7 +250,13 @@ def _enqueue_envelope_items(
                 session, partial(wakeups.send_wakeup, queues.WEBHOOKS, wakeups.INBOX, part_id)
             )
     _MARK_FINISHED.run(
-        session, inbox_id=delivery.id, status=status, event_type=envelopes.ENVELOPE, dedupe_id=None, now=now
+        session,
+        inbox_id=delivery.id,
+        status=status,
+        event_type=envelopes.ENVELOPE,
+        dedupe_id=None,
+        reference=None,
+        now=now,
     )
     return ProcessingResult(status)
 
@@ -283,7 +290,10 @@ def record_failure(
         return None
     delivery.attempts += 1
     if parse_body:
-        delivery.event_type, delivery.dedupe_id = _identify_event(delivery.provider, delivery.body)
+        event = _parse_readable_event(delivery.provider, delivery.body)
+        delivery.event_type = event.type if event else None
+        delivery.dedupe_id = event.dedupe_id if event else None
+        delivery.reference = event.reference if event else None
     if random is None or delivery.attempts > len(RETRY_DELAYS_SECONDS):
         dead_letters.move_to_dead_letters(session, delivery=delivery, error=error, now=now)
         return ProcessingResult("dead")
@@ -293,12 +303,11 @@ def record_failure(
     return ProcessingResult("retrying", delivery.due_at)
 
 
-def _identify_event(provider: str, body: bytes) -> tuple[str | None, str | None]:
+def _parse_readable_event(provider: str, body: bytes) -> Event | None:
     try:
-        event = _PARSERS[provider](body)
+        return _PARSERS[provider](body)
     except PermanentEventError:
-        return None, None
-    return event.type, event.dedupe_id
+        return None
 
 
 # Messages of customers are not kept forever. Dead events are kept longer, for questions and replays.

@@ -42,6 +42,7 @@ class InboxEvent(Entity):
             text("id DESC"),
             postgresql_where=text("status IN ('received', 'retrying', 'dead')"),
         ),
+        Index("ix_webhook_inbox_reference", "reference", postgresql_where=text("reference IS NOT NULL")),
         Index("ix_webhook_inbox_dead", "finished_at", postgresql_where=text("status = 'dead'")),
         Index(
             "ix_webhook_inbox_finished",
@@ -55,6 +56,7 @@ class InboxEvent(Entity):
     status: Mapped[str] = mapped_column(server_default="received")
     event_type: Mapped[str | None]
     dedupe_id: Mapped[str | None] = mapped_column(index=True, info={"personal": "phone"})
+    reference: Mapped[str | None] = mapped_column(comment="The gateway's reference of the charge or transfer")
     attempts: Mapped[int] = mapped_column(server_default=text("0"))
     # The time of the next attempt; for a dead event, the time of the last attempt.
     due_at: Mapped[datetime] = mapped_column(server_default=text("now()"))

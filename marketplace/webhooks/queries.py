@@ -7,13 +7,15 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import ColumnElement, func, select, text, tuple_
+from sqlalchemy import ColumnElement, and_, false, func, or_, select, text, tuple_
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Statement
-from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.errors import ConflictError, NotFoundError
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.kernel.redaction import redact_text
+from marketplace.webhooks import texts
+from marketplace.webhooks.events import MAX_ID_LENGTH
 from marketplace.webhooks.models import InboxEvent
 
 # A duplicate counts as ignored, like an event without effect.
@@ -27,6 +29,7 @@ STATES: dict[str, tuple[str, ...]] = {
 PROVIDERS = ("gateway", "messaging")
 COUNT_WINDOW_HOURS = 24  # finished deliveries are too many to count all
 STATE_OF = {status: state for state, statuses in STATES.items() for status in statuses}
+MAX_MATCHES = 1_000  # deliveries of an event id or a reference
 _MAX_TEXT_LENGTH = 200
 _MAX_ITEMS = 20
 _MAX_FIELDS = 100
@@ -127,6 +130,7 @@ class WebhookEventFilters:
     :param provider: one of ``PROVIDERS``
     :param since: the earliest time of receipt
     :param error: a case-insensitive part of the last error
+    :param identifier: see ``find_events``
     """
 
     state: str | None = None
@@ -134,6 +138,7 @@ class WebhookEventFilters:
     provider: str | None = None
     since: datetime | None = None
     error: str | None = None
+    identifier: str | None = None
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """Build the SQL conditions of the filters that are set."""
@@ -149,7 +154,22 @@ class WebhookEventFilters:
         if self.error:
             position = func.strpos(func.lower(InboxEvent.last_error), func.lower(self.error))
             conditions.append(position > 0)
+        if self.identifier is not None:
+            conditions.append(_has_identifier(self.identifier))
         return conditions
+
+
+def _has_identifier(identifier: str) -> ColumnElement[bool]:
+    """Build the condition of ``find_events``. Each alternative uses an index."""
+    if not 0 < len(identifier) <= MAX_ID_LENGTH or not identifier.isprintable():
+        return false()
+    # The ids of messages contain phone numbers, which must not appear in addresses and logs.
+    is_event = and_(InboxEvent.dedupe_id == identifier, InboxEvent.provider == "gateway")
+    try:
+        is_delivery = InboxEvent.id == UUID(identifier)
+    except ValueError:
+        return or_(is_event, InboxEvent.reference == identifier)
+    return or_(is_event, InboxEvent.reference == identifier, is_delivery)
 
 
 _COLUMNS = tuple(getattr(InboxEvent, field.name) for field in fields(WebhookEvent))
@@ -266,6 +286,45 @@ def fetch_event(session: Session, *, inbox_id: UUID) -> WebhookEventDetail:
     if event is None:
         raise NotFoundError("Webhook event not found.")
     return event
+
+
+class SeveralEventsError(ConflictError):
+    """A reference has several events, and the action needs one."""
+
+    reason = "several-events-match"
+
+
+def find_events(session: Session, *, identifier: str) -> list[WebhookEvent]:
+    """Find deliveries in order of arrival, at most 1,000. Duplicates are left out, unless nothing else matches.
+
+    A delivery has an event id and a reference after the first attempt.
+
+    :param identifier: the id of a delivery, the id of a gateway event such as ``charge.success:4099``, or the
+        gateway's reference of a charge or transfer
+    :raises NotFoundError: nothing matches
+    """
+    rows = session.execute(
+        select(*_COLUMNS)
+        .where(_has_identifier(identifier))
+        .order_by(InboxEvent.status == "duplicate", InboxEvent.received_at, InboxEvent.id)
+        .limit(MAX_MATCHES)
+    )
+    found = [WebhookEvent(*row) for row in rows]
+    if not found:
+        raise NotFoundError("Webhook event not found.")
+    return [event for event in found if not event.duplicate] or found
+
+
+def resolve_identifier(session: Session, *, identifier: str) -> UUID:
+    """Find the id of the single delivery with an identifier (``find_events``).
+
+    :raises NotFoundError: nothing matches
+    :raises SeveralEventsError: several events match
+    """
+    found = find_events(session, identifier=identifier)
+    if len(found) > 1:
+        raise SeveralEventsError(texts.SEVERAL_EVENTS.format(count=len(found)))
+    return found[0].id
 
 
 def _copy_shown_fields(value: Any, names: frozenset[str], depth: int = 0) -> Any:

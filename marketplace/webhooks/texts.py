@@ -3,4 +3,7 @@
 DEAD_LETTER_TITLE = "A webhook event failed for good"
 DEAD_LETTER_RESOLVED_NOTE = "No dead event of this type is left."
 
+SEVERAL_EVENTS = (
+    "{count} events match. List them with `GET /api/admin/webhooks?id=`, then use the `id` of one."
+)
 EVENT_IN_PROGRESS = "This event is being processed. Try again in a few seconds."

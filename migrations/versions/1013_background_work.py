@@ -37,6 +37,7 @@ def upgrade() -> None:
         status text NOT NULL DEFAULT 'received',
         event_type text,
         dedupe_id text,
+        reference text,
         attempts bigint NOT NULL DEFAULT 0,
         due_at timestamptz NOT NULL DEFAULT now(),
         last_error text,
@@ -46,8 +47,10 @@ def upgrade() -> None:
         CONSTRAINT ck_webhook_inbox_status
             CHECK (status IN ('received', 'retrying', 'processed', 'duplicate', 'ignored', 'dead'))
     );
+    COMMENT ON COLUMN webhook_inbox.reference IS 'The gateway''s reference of the charge or transfer';
     CREATE INDEX ix_webhook_inbox_received ON webhook_inbox (received_at DESC, id DESC) INCLUDE (status);
     CREATE INDEX ix_webhook_inbox_dedupe_id ON webhook_inbox (dedupe_id);
+    CREATE INDEX ix_webhook_inbox_reference ON webhook_inbox (reference) WHERE reference IS NOT NULL;
     CREATE INDEX ix_webhook_inbox_due ON webhook_inbox (due_at) WHERE status IN ('received', 'retrying');
     CREATE INDEX ix_webhook_inbox_type ON webhook_inbox (event_type, received_at DESC, id DESC)
         WHERE event_type IS NOT NULL;

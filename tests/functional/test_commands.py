@@ -470,6 +470,38 @@ def test_failed_replay_is_reported(installation: Installation, database: Databas
         assert "data.status is not a string" in done.stdout
 
 
+def test_reference_shows_and_replays_all_its_webhooks_in_order_of_arrival(
+    installation: Installation, database: Database
+) -> None:
+    reference = f"checkout-{uuid4().hex}"
+    kinds = ("greeted.first", "greeted.second", "greeted.third")
+    made = []
+    for number, kind in enumerate(kinds):
+        body = json.dumps({"event": kind, "data": {"id": number, "reference": reference}}).encode()
+        made.append(str(receive(database, body)))
+        kill(installation, UUID(made[-1]))
+        query(
+            installation.database_url,
+            "UPDATE webhook_inbox SET event_type = %s, dedupe_id = %s, reference = %s, last_error = %s WHERE id = %s",
+            *(kind, f"{kind}:{number}", reference, f"cause {number % 2}", made[-1]),
+        )
+
+    shown = installation.ok("webhooks", "show", reference).splitlines()
+    assert [line.split("\t")[0] for line in shown] == ["ID", *made]
+    assert [row["id"] for row in json.loads(installation.ok("webhooks", "show", reference, "--json"))] == made
+    fails(installation.run("webhooks", "show", reference, "--raw"), "3 webhooks match")
+    one = json.loads(installation.ok("webhooks", "show", "greeted.second:1", "--json"))
+    assert (one["id"], one["body"]["data"]["reference"]) == (made[1], reference)
+
+    replayed = json.loads(installation.ok("webhooks", "replay", "--id", reference, "--json"))
+
+    assert [(event["id"], event["outcome"]) for event in replayed["events"]] == [
+        (inbox_id, "ignored") for inbox_id in made
+    ]
+    again = json.loads(installation.ok("webhooks", "replay", "--id", "greeted.third:2", "--json"))
+    assert [(event["id"], event["outcome"]) for event in again["events"]] == [(made[2], "unchanged")]
+
+
 def test_replay_summarizes_webhooks_by_cause(installation: Installation, database: Database) -> None:
     """With two causes, of which only the first is fixed, the table counts outcomes and lists failures."""
     good = [receive(database, b'{"event": "greeted", "data": {"id": %d}}' % number) for number in range(3)]

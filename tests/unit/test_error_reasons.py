@@ -86,6 +86,7 @@ REASONS = {
     "ResolutionNotAllowedError": "resolution-not-allowed",
     "RoleRequiredError": "role-required",
     "SecondApproverRequiredError": "second-approver-required",
+    "SeveralEventsError": "several-events-match",
     "SeveralVendorsError": "several-vendors",
     "SlugTakenError": "slug-taken",
     "StaleProposalError": "stale-proposal",

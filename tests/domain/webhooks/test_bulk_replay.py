@@ -55,7 +55,11 @@ def test_interrupted_bulk_replay_reports_the_finished_events(
     rows = [make_event(database) for _ in range(4)]
 
     run = replay_all(
-        replace(services, clock=clock_that_fails_at_third(error)), rows, dry_run=False, rate=None
+        replace(services, clock=clock_that_fails_at_third(error)),
+        rows,
+        dry_run=False,
+        rate=None,
+        by_cause=True,
     )
 
     assert run.interruption == interruption
@@ -100,7 +104,7 @@ def test_bulk_replay_stays_within_the_rate_limit(
         return NOW
 
     rows = [make_event(database) for _ in range(5)]
-    run = replay_all(replace(services, clock=take_a_while), rows, dry_run=True, rate=rate)
+    run = replay_all(replace(services, clock=take_a_while), rows, dry_run=True, rate=rate, by_cause=True)
 
     assert len(run.replayed) == 5
     assert time.slept == pytest.approx(slept)
@@ -109,7 +113,7 @@ def test_bulk_replay_stays_within_the_rate_limit(
 def test_completed_stage_prints_only_the_number_of_events(
     services: Services, database: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = replay_all(services, [make_event(database)], dry_run=True, rate=None)
+    run = replay_all(services, [make_event(database)], dry_run=True, rate=None, by_cause=True)
 
     assert (run.interruption, len(run.replayed)) == (None, 1)
     assert "not tried yet: 1 (" in capsys.readouterr().err

@@ -126,6 +126,53 @@ class TestListing:
         assert problem_of(shop_client.get(f"{PATH}/{uuid4()}", officer)) == (404, "RESOURCE_NOT_FOUND")
 
 
+class TestIdentifiers:
+    def test_event_is_shown_and_replayed_by_event_id_and_reference(
+        self, shop_client: ShopClient, officer: dict[str, str]
+    ) -> None:
+        reference, event_id = f"checkout-{uuid4().hex}", f"{uuid4().int % 10**12}"
+        body = event_of({"id": int(event_id), "reference": reference}, "charge.success")
+        inbox_id = dead_letter(shop_client, body)
+
+        for identifier in (f"charge.success:{event_id}", reference, str(inbox_id)):
+            shown = shop_client.get(f"{PATH}/{identifier}", officer)
+            replayed = shop_client.post(f"{PATH}/{identifier}/replay", officer, {})
+            assert (shown.json["data"]["id"], shown.json["data"]["state"]) == (str(inbox_id), "dead")
+            assert (replayed.json["data"]["id"], replayed.json["data"]["outcome"]) == (
+                str(inbox_id),
+                "failed",
+            )
+
+    def test_reference_of_several_events_is_refused_and_lists_the_events(
+        self, shop_client: ShopClient, officer: dict[str, str]
+    ) -> None:
+        reference = f"checkout-{uuid4().hex}"
+        inbox = [
+            dead_letter(shop_client, event_of({"id": uuid4().hex, "reference": reference}, kind))
+            for kind in ("charge.success", "greeted")
+        ]
+
+        for answer in (
+            shop_client.get(f"{PATH}/{reference}", officer),
+            shop_client.post(f"{PATH}/{reference}/replay", officer, {}),
+        ):
+            assert problem_of(answer) == (409, "CONCURRENCY_CONFLICT")
+            assert answer.json["reason"] == "several-events-match"
+        listed = shop_client.get(PATH, officer, id=reference).json["data"]
+        assert {row["id"] for row in listed} == {str(inbox_id) for inbox_id in inbox}
+        assert shop_client.get(PATH, officer, id=f"{reference}x").json["data"] == []
+
+    def test_unknown_identifiers_are_not_found(
+        self, shop_client: ShopClient, officer: dict[str, str]
+    ) -> None:
+        for identifier in ("none-of-ours", "charge.success:0", "a%00b", "x" * 300):
+            for answer in (
+                shop_client.get(f"{PATH}/{identifier}", officer),
+                shop_client.post(f"{PATH}/{identifier}/replay", officer, {}),
+            ):
+                assert problem_of(answer) == (404, "RESOURCE_NOT_FOUND")
+
+
 class TestReplaying:
     def test_replay_is_applied_once_after_dry_run(
         self, shop_client: ShopClient, officer: dict[str, str]
