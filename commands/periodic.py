@@ -5,8 +5,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from textwrap import fill
 from typing import Any, TypeVar
@@ -129,8 +129,8 @@ def run(name: str, moment: datetime | None, wait_seconds: int) -> None:
     runner = TaskRunner(services, dispatcher, name=runner_name, clock=current.clock)
     run_id = _start_run(current, name, runner_name, time.monotonic() + wait_seconds)
     started = time.monotonic()
-    with _renewed_lease(runner):
-        result = runner.perform(get_periodic_task(name), run_id)
+    threading.Thread(target=_renew_lease, args=(runner,), daemon=True).start()
+    result = runner.perform(get_periodic_task(name), run_id)
     click.echo(f"{name} ran in {time.monotonic() - started:.1f} s: {format_result(result)}")
 
 
@@ -215,18 +215,9 @@ def _start_run(services: Services, name: str, runner_name: str, deadline: float)
         time.sleep(1)
 
 
-@contextmanager
-def _renewed_lease(runner: TaskRunner) -> Iterator[None]:
-    """Renew the lease of the run during the context."""
-    ended = threading.Event()
-
-    def renew() -> None:
-        while not ended.wait(1):
-            with suppress(ServiceUnavailableError):
-                runner.report_runs()
-
-    threading.Thread(target=renew, daemon=True).start()
-    try:
-        yield
-    finally:
-        ended.set()
+def _renew_lease(runner: TaskRunner) -> None:
+    """Renew the lease of the run until the process ends."""
+    while True:
+        time.sleep(1)
+        with suppress(ServiceUnavailableError):
+            runner.report_runs()

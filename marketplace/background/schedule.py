@@ -117,24 +117,9 @@ def reschedule_task(session: Session, *, name: str, schedule: Schedule | None, a
     return state
 
 
-def _record_act(
-    session: Session,
-    act: Act,
-    name: str,
-    action: str,
-    *,
-    before: dict[str, Any] | None = None,
-    after: dict[str, Any] | None = None,
-) -> None:
-    record_audit_entry(
-        session,
-        act=act,
-        action=f"periodic.{action}",
-        target_type="periodic_task",
-        target_id=name,
-        before=before,
-        after=after,
-    )
+def _record_act(session: Session, act: Act, name: str, action: str, **change: Any) -> None:
+    target: dict[str, Any] = {"target_type": "periodic_task", "target_id": name}
+    record_audit_entry(session, act=act, action=f"periodic.{action}", **target, **change)
 
 
 def _lock_task(session: Session, name: str) -> State:
