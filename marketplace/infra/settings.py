@@ -153,7 +153,7 @@ class Settings:
     )
     database_pool_size: int = _setting(
         2,
-        "Number of connections that each process keeps open (in workers at least 4)."
+        "Number of connections that each process keeps open (in workers at least 5)."
         " The same number can open in addition under load.",
         parse=_integer_between(1, 100),
     )
