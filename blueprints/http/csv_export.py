@@ -14,8 +14,8 @@ from marketplace.kernel.clock import iso
 MAX_CSV_ROWS = 10_000
 TRUNCATED_HEADER = "X-Truncated"
 FORMATS = ("json", "csv")
-# Spreadsheets treat cells with these starts as formulas.
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+# Spreadsheets treat cells with these starts as formulas, also with the full-width forms of East Asian input.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\t", "\r")
 
 
 def wants_csv(requested_format: str | None) -> bool:
