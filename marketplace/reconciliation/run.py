@@ -6,6 +6,7 @@ Drift beyond the amounts in transit halts payouts.
 
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -20,6 +21,7 @@ from marketplace.kernel import queues
 from marketplace.kernel.clock import Clock, iso
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError, ValidationError
 from marketplace.ledger.queries import fetch_balances_by_kind
+from marketplace.orders.models import Order
 from marketplace.payments.integrity.drift import GATEWAY_BALANCE_SUBJECT, raise_drift_and_halt_payouts
 from marketplace.providers.gateway.records import GatewayRecords
 from marketplace.reconciliation import classification, gateway_import, matching, resolution, texts
@@ -46,6 +48,8 @@ _LONGEST_DEFAULT_WINDOW = timedelta(days=31)
 _WINDOW_MARGIN = classification.IN_TRANSIT_TOLERANCE + timedelta(hours=1)
 # Further exceptions are counted but not stored.
 _EXCEPTIONS_LIMIT = 1_000
+# Number of differences in the facts of an alert.
+_FACTS_LIMIT = 10
 
 
 class ReconciliationRunningError(ConflictError):
@@ -410,7 +414,7 @@ class _Run:
                     "inFlightMinor": outcome.in_flight_minor,
                     "driftMinor": outcome.drift_minor,
                     "exceptions": outcome.exceptions,
-                    "first": [item for item, _ in self.drifted[:10]],
+                    "first": _list_drifted(session, run_id),
                 },
                 findings=[self.drifted, outcome.drift_minor],
                 now=now,
@@ -423,3 +427,27 @@ class _Run:
                 note=texts.GATEWAY_BALANCE_MATCHED_NOTE,
                 now=now,
             )
+
+
+def _list_drifted(session: Session, run_id: UUID) -> list[dict[str, Any]]:
+    """List the first differences of a run in money, for the facts of an alert.
+
+    Facts name this service's ids and references. Alerts redact the gateway's ids, which look like account numbers.
+    """
+    exception = ReconciliationException
+    rows = session.execute(
+        select(
+            exception.id,
+            exception.kind,
+            exception.problem,
+            exception.reference,
+            Order.number,
+            exception.there_minor - exception.here_minor,
+        )
+        .outerjoin(Order, Order.id == exception.order_id)
+        .where(exception.run_id == run_id, exception.there_minor != exception.here_minor)
+        .order_by(exception.id)
+        .limit(_FACTS_LIMIT)
+    )
+    names = ("exceptionId", "kind", "problem", "reference", "orderNumber", "differenceMinor")
+    return [dict(zip(names, row, strict=True)) for row in rows]

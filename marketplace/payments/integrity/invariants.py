@@ -1,4 +1,7 @@
-"""Invariants of the payment ledger, each with a query for the rows that violate the invariant."""
+"""Invariants of the payment ledger, each with a query for the rows that violate the invariant.
+
+Rows name this service's ids and references. Alerts redact the gateway's ids, which look like account numbers.
+"""
 
 from marketplace.ledger.queries import build_invariants
 
@@ -47,8 +50,9 @@ INVARIANTS = build_invariants(
             """,
         # Only debits count: fees are credited to gateway_clearing and are not part of the principal.
         "every charge is posted with its full principal": """
-            SELECT c.gateway_charge_id AS charge, c.outcome, c.principal_minor, booked.minor AS booked_minor
-            FROM gateway_charges c LEFT JOIN quarantined_charges q ON q.gateway_charge_id = c.gateway_charge_id
+            SELECT i.reference, c.id::text AS charge, c.outcome, c.principal_minor, booked.minor AS booked_minor
+            FROM gateway_charges c JOIN payment_intents i ON i.id = c.intent_id
+            LEFT JOIN quarantined_charges q ON q.gateway_charge_id = c.gateway_charge_id
             CROSS JOIN LATERAL (
                 SELECT coalesce(sum(e.amount_minor), 0)::bigint AS minor
                 FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'gateway_clearing'
@@ -60,27 +64,33 @@ INVARIANTS = build_invariants(
             WHERE c.currency = 'NGN' AND greatest(c.principal_minor, 0) <> booked.minor LIMIT 100
             """,
         "every posted payment has a charge": """
-            SELECT t.kind, t.source FROM ledger_transactions t
+            SELECT t.id::text AS transaction, t.kind, (
+                SELECT string_agg(DISTINCT o.number, ', ') FROM ledger_entries e JOIN orders o ON o.id = e.order_id
+                WHERE e.transaction_id = t.id) AS orders
+            FROM ledger_transactions t
             WHERE t.kind IN ('payment', 'held_payment', 'quarantine')
                 AND NOT EXISTS (SELECT FROM gateway_charges c WHERE c.ledger_transaction_id = t.id)
                 AND NOT EXISTS (SELECT FROM quarantined_charges q WHERE q.ledger_transaction_id = t.id) LIMIT 100
             """,
         "every returned charge has refunds of its principal": """
-            SELECT c.gateway_charge_id AS charge, c.principal_minor, coalesce(back.minor, 0) AS refunds_minor
-            FROM gateway_charges c LEFT JOIN (
+            SELECT i.reference, c.id::text AS charge, c.principal_minor, coalesce(back.minor, 0) AS refunds_minor
+            FROM gateway_charges c JOIN payment_intents i ON i.id = c.intent_id LEFT JOIN (
                 SELECT charge_id, sum(amount_minor)::bigint AS minor FROM refunds GROUP BY charge_id
             ) back ON back.charge_id = c.id
             WHERE c.outcome = 'returned' AND coalesce(back.minor, 0) <> greatest(c.principal_minor, 0) LIMIT 100
             """,
         "every quarantined charge has a quarantine record": """
-            SELECT coalesce(c.gateway_charge_id, q.gateway_charge_id) AS charge, c.outcome, q.status
+            SELECT i.reference, c.id::text AS charge, c.outcome, q.id::text AS quarantine, q.status
             FROM gateway_charges c FULL JOIN quarantined_charges q ON q.gateway_charge_id = c.gateway_charge_id
+                JOIN payment_intents i ON i.id = coalesce(c.intent_id, q.intent_id)
             WHERE (c.outcome = 'quarantined' AND q.id IS NULL) OR (q.id IS NOT NULL AND c.id IS NULL)
                 OR (q.status = 'open' AND c.outcome <> 'quarantined') LIMIT 100
             """,
         "the quarantine account holds the amount of each unresolved charge": f"""
-            SELECT q.gateway_charge_id AS charge, q.status, expected.minor AS expected_minor, held.minor AS booked_minor
+            SELECT i.reference, q.id::text AS quarantine, q.status,
+                expected.minor AS expected_minor, held.minor AS booked_minor
             FROM quarantined_charges q JOIN gateway_charges c ON c.gateway_charge_id = q.gateway_charge_id
+            JOIN payment_intents i ON i.id = q.intent_id
             CROSS JOIN LATERAL (SELECT {_QUARANTINED_MINOR} AS minor) expected
             CROSS JOIN LATERAL ({_NET_CREDIT_OF_TRANSACTIONS} WHERE a.kind = 'quarantine' AND t.id IN (
                 SELECT q.ledger_transaction_id UNION SELECT x.id FROM ledger_transactions x
@@ -125,9 +135,9 @@ INVARIANTS = build_invariants(
             """,
         # Refunds and duplicate payments together may exceed the principal, so the refunded amount is capped.
         "each charge's refunded amount equals the sum of its refunds": """
-            SELECT c.gateway_charge_id AS charge, c.principal_minor, c.refunded_minor,
+            SELECT i.reference, c.id::text AS charge, c.principal_minor, c.refunded_minor,
                 coalesce(back.minor, 0) AS refunds_minor, coalesce(back.twice_minor, 0) AS paid_twice_minor
-            FROM gateway_charges c LEFT JOIN (
+            FROM gateway_charges c JOIN payment_intents i ON i.id = c.intent_id LEFT JOIN (
                 SELECT charge_id, sum(amount_minor) FILTER (WHERE status <> 'credited')::bigint AS minor,
                     sum(paid_twice_minor)::bigint AS twice_minor
                 FROM refunds GROUP BY charge_id

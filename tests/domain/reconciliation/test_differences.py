@@ -47,6 +47,19 @@ def test_charge_with_overdue_event_is_missing_here(service: ReconciledService) -
     ]
     [found] = service.differences()
     assert (found["order_id"], found["reference"], found["gateway_id"]) == (order_id, reference, charge.id)
+    [order] = service.rows("SELECT number FROM orders WHERE id = :id", id=order_id)
+    [alert] = service.rows("SELECT facts FROM alerts WHERE identifier = 'ESCROW_DRIFT'")
+    # The gateway's ten-digit id would be redacted like an account number.
+    assert alert["facts"]["first"] == [
+        {
+            "exceptionId": str(found["id"]),
+            "kind": "charge",
+            "problem": "missing_here",
+            "reference": reference,
+            "orderNumber": order["number"],
+            "differenceMinor": outcome.drift_minor,
+        }
+    ]
 
 
 def test_unrecognized_charge_is_reported_at_once(service: ReconciledService) -> None:

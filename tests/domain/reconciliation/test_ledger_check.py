@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import count
 from uuid import UUID
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.alerts.operations import redact_facts
 from marketplace.alerts.queries import list_open_subjects
 from marketplace.kernel.redaction import redact_text
 from marketplace.ledger import queries as ledger
@@ -18,6 +20,7 @@ from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.integrity import drift, invariants as payment_invariants
 from marketplace.platform.halts import are_payouts_halted
 from marketplace.reconciliation.ledger_check import verify_ledger
+from tests.support import purchases
 from tests.support.alerts import alerts_about
 from tests.support.finance import claw_back, lose_dispute, make_officer, refund
 from tests.support.payout_halts import resume
@@ -72,8 +75,10 @@ class SampleOrders:
 
 
 @pytest.fixture
-def samples(session: Session) -> SampleOrders:
+def samples(session: Session, monkeypatch: pytest.MonkeyPatch) -> SampleOrders:
     """Create orders of every kind, with a quarantined charge and a returned charge."""
+    # The gateway's ids have ten digits, like account numbers.
+    monkeypatch.setattr(purchases, "_charge_ids", count(4_099_260_516))
     shop = make_shop(session)
     paid, refunded = paid_order(session, shop), paid_order(session, shop)
     refund(session, refunded, make_officer(session), amount_minor=1_000)
@@ -170,7 +175,12 @@ def test_damage_is_reported_under_the_violated_invariant(
 ) -> None:
     damage(session, samples, DAMAGE[rule])
 
-    assert rule in violated_rules(session)
+    rows = {violation.rule: violation.rows for violation in verify_ledger(session)}
+    assert rule in rows
+    # An alert must not hide which rows are damaged.
+    assert redact_facts({"first": rows[rule]}) == {"first": rows[rule]}
+    if "charge" in rows[rule][0] or "quarantine" in rows[rule][0]:
+        assert str(rows[rule][0]["reference"]).startswith("checkout-")
 
 
 def test_every_invariant_has_a_damage_case() -> None:
