@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from limits import RateLimitItem, parse
 from limits.storage import MemoryStorage
@@ -19,7 +19,11 @@ from blueprints.http.contract import Contract, RateLimitTier, RouteLimit, Shared
 from marketplace.infra.cache import CacheDownError, CacheLookup, RateLimitWindow
 from marketplace.kernel.errors import RateLimitError
 
-_fallback_limiter = MovingWindowRateLimiter(MemoryStorage())
+
+@cache
+def _fallback_limiter() -> MovingWindowRateLimiter:
+    """Return this process's limiter. Its storage starts a thread, which would not survive gunicorn's fork."""
+    return MovingWindowRateLimiter(MemoryStorage())
 
 
 @lru_cache(maxsize=256)
@@ -89,7 +93,8 @@ def count_refused_request(context: Context, *, contract: Contract | None) -> Non
 
 def _count_in_memory(window: RateLimitWindow) -> CacheLookup:
     item = type(parse("1/second"))(window.limit, window.period_seconds)
-    allowed = _fallback_limiter.hit(item, window.key)
-    stats = _fallback_limiter.get_window_stats(item, window.key)
+    limiter = _fallback_limiter()
+    allowed = limiter.hit(item, window.key)
+    stats = limiter.get_window_stats(item, window.key)
     seconds = max(stats.reset_time - time.time(), 0)
     return CacheLookup(allowed, window.limit - stats.remaining, seconds, "", None, must_compute=False)
