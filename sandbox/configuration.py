@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from marketplace.kernel.env_file import format_variables
+from sandbox.files import write_private
 from sandbox.ports import HOST, PortReservation, reserve_ports
 from sandbox.servers import OBJECT_STORAGE_PAIRED_PORTS, OBJECT_STORAGE_PORTS
 
@@ -313,15 +314,3 @@ def _read_json(path: Path) -> dict[str, Any]:
             f"{path} has unexpected content. Restore the file, or delete all state with `make reset`."
         )
     return content
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, atomically.
-
-    A concurrent reader sees either the old or the new text.
-    """
-    draft = path.with_name(f"{path.name}.new")
-    draft.unlink(missing_ok=True)
-    draft.touch(mode=0o600)
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)

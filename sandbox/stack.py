@@ -26,8 +26,8 @@ from sandbox.configuration import (
     migrations_fingerprint,
     read_layout,
     read_port,
-    write_private,
 )
+from sandbox.files import write_private
 from sandbox.lock import held_lock, is_locked, lock_owner
 from sandbox.ports import NoFreePortError, PortReservation, port_fault
 from sandbox.process import ProcessFailedError, wait_until

@@ -5,7 +5,7 @@ import importlib.util
 import sysconfig
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from sandbox.ports import HOST
@@ -95,14 +95,16 @@ class Server(ABC):
         return self.process is None or self.process.stop(timeout_seconds)
 
 
-def http_status(port: int, path: str) -> int | None:
+def http_status(
+    port: int, path: str, *, method: str = "GET", headers: Mapping[str, str] | None = None
+) -> int | None:
     """Request a path from a local server.
 
     :return: the response's status, or None without a response within a second
     """
     connection = http.client.HTTPConnection(HOST, port, timeout=ANSWER_SECONDS)
     try:
-        connection.request("GET", path)
+        connection.request(method, path, headers=dict(headers or {}))
         return connection.getresponse().status
     except (OSError, http.client.HTTPException):
         return None

@@ -2,6 +2,9 @@
 
 import os
 import signal
+import socket
+import ssl
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +18,7 @@ import redis
 import requests
 from botocore.config import Config
 
-from sandbox.ports import is_free
+from sandbox.ports import PAIRED_DISTANCE, is_free
 from sandbox.process import Process, ProcessFailedError, wait_until
 from sandbox.servers import (
     OBJECT_STORAGE_PAIRED_PORTS,
@@ -201,6 +204,77 @@ def test_object_storage_serves_only_the_public_bucket(
         "get_object", Params={"Bucket": server.private_bucket, "Key": "a/b.jpg"}, ExpiresIn=60
     )
     assert requests.get(signed, timeout=5).content == b"picture"
+
+
+def test_object_storage_is_only_reachable_through_s3_with_credentials(
+    tmp_path: Path, running: Callable[[Server], None]
+) -> None:
+    server = make_object_storage(tmp_path)
+    running(server)
+    client = s3_client(server)
+    # Large objects are stored in several parts, which the S3 interface writes with internal tokens.
+    content = os.urandom(9 * 1024 * 1024)
+    client.put_object(Bucket=server.private_bucket, Key="a/b.jpg", Body=content)
+    filer, master, volume, admin = (
+        f"http://127.0.0.1:{server.ports[name]}" for name in ("filer", "master", "volume", "admin")
+    )
+    inside = f"{filer}/buckets/{server.private_bucket}"
+    volumes = requests.get(f"{volume}/status", timeout=5).json()["Volumes"]
+    stored = f"{volume}/{volumes[0]['Id']},01637037d6"
+    refused = [
+        *((method, f"{inside}/{path}") for path in ("", "a/b.jpg") for method in ("GET", "PUT", "DELETE")),
+        ("GET", f"{filer}/etc/iam/identity.json"),
+        ("POST", f"{filer}/new/"),
+        *((method, stored) for method in ("GET", "PUT", "POST", "DELETE")),
+        # The master would hand out tokens for the volume server.
+        ("GET", f"{master}/dir/assign"),
+        ("GET", f"{master}/dir/lookup?fileId={volumes[0]['Id']},01637037d6&read=yes"),
+        ("GET", f"{master}/col/delete?collection={server.private_bucket}"),
+        ("GET", f"{master}/vol/status"),
+        ("GET", f"{admin}/"),
+        ("GET", f"{admin}/object-store/buckets"),
+    ]
+    statuses = {
+        f"{method} {url}": requests.request(method, url, data=b"x", timeout=5).status_code
+        for method, url in refused
+    }
+    assert {call: status for call, status in statuses.items() if status not in (401, 404)} == {}
+    signed = client.generate_presigned_url(
+        "put_object", Params={"Bucket": server.private_bucket, "Key": "c"}, ExpiresIn=60
+    )
+    assert requests.put(signed, data=b"new", timeout=5).status_code == 200
+    listed = client.list_objects_v2(Bucket=server.private_bucket)["Contents"]
+    assert [item["Key"] for item in listed] == ["a/b.jpg", "c"]
+    assert client.get_object(Bucket=server.private_bucket, Key="a/b.jpg")["Body"].read() == content
+
+
+def test_object_storage_demands_a_client_certificate_for_grpc(
+    tmp_path: Path, running: Callable[[Server], None]
+) -> None:
+    server = make_object_storage(tmp_path)
+    running(server)
+    numbers = [port for name, port in server.ports.items() if name.endswith("_grpc")]
+    own = ssl.create_default_context(cafile=server.certificate)
+    own.check_hostname = False
+    own.set_alpn_protocols(["h2"])
+
+    def settings_received(port: int) -> bool:
+        """Return whether the server continues after the handshake, in which TLS 1.3 verifies the client last."""
+        try:
+            with (
+                socket.create_connection(("127.0.0.1", port), timeout=5) as plain,
+                own.wrap_socket(plain) as encrypted,
+            ):
+                encrypted.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5))
+                return len(encrypted.recv(9)) == 9
+        except OSError:
+            return False
+
+    assert len(numbers) == 4
+    assert [port for port in (*numbers, server.ports["admin"] + PAIRED_DISTANCE) if settings_received(port)] == []
+    own.load_cert_chain(server.certificate)
+    assert [port for port in numbers if not settings_received(port)] == []
+    assert stat.S_IMODE(server.certificate.stat().st_mode) == 0o600
 
 
 def test_object_storage_keeps_objects_when_ports_change(
