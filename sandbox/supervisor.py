@@ -1,4 +1,4 @@
-"""A supervisor that restarts failed services and stops all processes in order."""
+"""A supervisor that restarts failed servers and services, and stops all processes in order."""
 
 import shutil
 import time
@@ -11,9 +11,9 @@ from sandbox.reporting import Console
 from sandbox.servers import Server
 
 _WATCH_SECONDS = 0.5
-# Delays before each restart. A service that ends again after the last restart ends the stack.
+# Delays before each restart. A process that ends again after the last restart ends the stack.
 _RESTART_DELAYS_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0)
-# A service that ran this long counts as recovered, which resets its restart count.
+# A process that ran this long counts as recovered, which resets its restart count.
 _RECOVERED_SECONDS = 60.0
 _LOG_CHECK_SECONDS = 10.0
 _LOG_BYTES = 64 * 1024 * 1024
@@ -21,30 +21,54 @@ _LOG_BYTES = 64 * 1024 * 1024
 
 @dataclass
 class _Watched:
-    process: Process
+    """A service, or a server, which describes a new process at each launch."""
+
+    launched: Process | Server
     restarts: int = 0
     launched_at: float = field(default_factory=time.monotonic)
     due_at: float | None = None
+
+    @property
+    def process(self) -> Process:
+        """The process of the last launch."""
+        if isinstance(self.launched, Process):
+            return self.launched
+        if self.launched.process is None:
+            raise StackError(f"{self.launched.name} was not launched")
+        return self.launched.process
 
 
 class Supervisor:
     """All processes of the stack, grouped by the order of stopping."""
 
-    def __init__(self, console: Console, *, pause: Pause) -> None:
+    def __init__(
+        self,
+        console: Console,
+        *,
+        pause: Pause,
+        restart_delays_seconds: Sequence[float] = _RESTART_DELAYS_SECONDS,
+    ) -> None:
+        """Begin without processes.
+
+        :param restart_delays_seconds: pauses before the restarts of a process that ends again and again
+        """
         self._console = console
         self._pause = pause
+        self._restart_delays_seconds = restart_delays_seconds
         self._servers: list[Server] = []
+        self._watched_servers: list[_Watched] = []
         self._early: list[_Watched] = []
         self._late: list[_Watched] = []
         self._logs_checked_at = time.monotonic()
 
     def add_server(self, server: Server, *, before_binding: Callable[[], None]) -> None:
-        """Launch a server that the stack cannot do without. Servers stop last.
+        """Launch a server that is restarted when it ends. Servers stop last.
 
         :param before_binding: releases the server's ports
         """
         self._servers.append(server)
         server.launch(before_binding)
+        self._watched_servers.append(_Watched(server))
 
     def add_service(self, process: Process, *, stops_late: bool = False) -> None:
         """Launch a process that is restarted when it ends.
@@ -87,16 +111,12 @@ class Supervisor:
         """Keep the stack running until ``pause`` raises.
 
         :param on_change: called after each restart of a process
-        :raises StackError: a server ended, or a service ended too often
+        :raises StackError: a process ended too often
+        :raises ProcessFailedError: a server's data could not be prepared for the restart
         """
         while True:
             self._pause(_WATCH_SECONDS)
-            for server in self._servers:
-                if server.process is not None and not server.process.running:
-                    raise StackError(
-                        str(server.process.failure("ended, and the stack cannot run without it"))
-                    )
-            for watched in (*self._early, *self._late):
+            for watched in (*self._watched_servers, *self._early, *self._late):
                 if self._tend(watched):
                     on_change()
             self._bound_logs()
@@ -130,7 +150,7 @@ class Supervisor:
                 self._console.step(process.name, "did not stop in time: killed")
 
     def _tend(self, watched: _Watched) -> bool:
-        """Restart an ended service when its restart is due, and return whether it was restarted now."""
+        """Restart an ended process when its restart is due, and return whether it was restarted now."""
         now = time.monotonic()
         if watched.process.running:
             if watched.restarts and now - watched.launched_at > _RECOVERED_SECONDS:
@@ -140,23 +160,23 @@ class Supervisor:
         elif now >= watched.due_at:
             watched.due_at = None
             watched.launched_at = now
-            watched.process.launch()
+            watched.launched.launch()
             return True
         return False
 
     def _plan_restart(self, watched: _Watched, now: float) -> None:
         process = watched.process
-        if watched.restarts == len(_RESTART_DELAYS_SECONDS):
+        if watched.restarts == len(self._restart_delays_seconds):
             raise StackError(
                 str(process.failure(f"ended again after {watched.restarts} restarts, so the stack stops"))
             )
-        delay = _RESTART_DELAYS_SECONDS[watched.restarts]
+        delay = self._restart_delays_seconds[watched.restarts]
         watched.restarts += 1
         watched.due_at = now + delay
         self._console.step(
             process.name,
             f"ended ({describe_status(process.exit_status or 0)}); restart {watched.restarts} of"
-            f" {len(_RESTART_DELAYS_SECONDS)} in {delay:g} s, log: {process.log_path}",
+            f" {len(self._restart_delays_seconds)} in {delay:g} s, log: {process.log_path}",
         )
 
     def _bound_logs(self) -> None:
