@@ -53,37 +53,36 @@ def put_under_load(
     :return: the timings and statuses, without processor time
     :raises LoadError: a response took longer than 30 s or is not HTTP
     """
-    with select.epoll() as poll:
-        load = _Load(port, calls, poll)
-        started = time.perf_counter()
-        # Start times of the next calls of idle clients. With a pause, the first calls are spread over the pause.
-        due = deque(started + pause_seconds * number / clients for number in range(clients))
-        try:
-            while True:
-                now = time.perf_counter()
-                while due and due[0] <= now < started + seconds and load.begin():
-                    due.popleft()
-                if not load.opened and (now >= started + seconds or load.exhausted):
-                    break
-                answered = load.wait(due[0] - now if due else _ANSWER_SECONDS)
-                due.extend([time.perf_counter() + pause_seconds] * answered)
-        finally:
-            load.close()
-        elapsed = time.perf_counter() - started
+    load = _Load(port, calls)
+    started = time.perf_counter()
+    # Start times of the next calls of idle clients. With a pause, the first calls are spread over the pause.
+    due = deque(started + pause_seconds * number / clients for number in range(clients))
+    try:
+        while True:
+            now = time.perf_counter()
+            while due and due[0] <= now < started + seconds and load.begin():
+                due.popleft()
+            if not load.opened and (now >= started + seconds or load.exhausted):
+                break
+            answered = load.wait(due[0] - now if due else _ANSWER_SECONDS)
+            due.extend([time.perf_counter() + pause_seconds] * answered)
+    finally:
+        load.close()
+    elapsed = time.perf_counter() - started
     return Run(elapsed, load.timings, load.statuses)
 
 
 class _Load:
     """The open calls, and the results of finished calls."""
 
-    def __init__(self, port: int, calls: Iterator[Call], poll: select.epoll) -> None:
+    def __init__(self, port: int, calls: Iterator[Call]) -> None:
         self.timings: list[tuple[str, float]] = []
         self.statuses: Counter[int] = Counter()
         self.opened: dict[int, _Open] = {}
         self.exhausted = False
         self._port = port
         self._calls = calls
-        self._poll = poll
+        self._poll = select.poll()
 
     def begin(self) -> bool:
         """Start the next call, if any."""
@@ -93,13 +92,13 @@ class _Load:
             return False
         opened = _open(self._port, call)
         self.opened[opened.connection.fileno()] = opened
-        self._poll.register(opened.connection, select.EPOLLIN)
+        self._poll.register(opened.connection, select.POLLIN)
         return True
 
     def wait(self, seconds: float) -> int:
         """Wait for data, record finished calls, and return the number of calls that finished."""
         ended = 0
-        ready = self._poll.poll(min(max(seconds, 0), _ANSWER_SECONDS))
+        ready = self._poll.poll(min(max(seconds, 0), _ANSWER_SECONDS) * 1000)
         if not ready and self.opened:
             oldest = min(current.started for current in self.opened.values())
             if time.perf_counter() - oldest > _ANSWER_SECONDS:

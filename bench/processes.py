@@ -1,17 +1,19 @@
-"""Processor time and memory of processes and child processes, read from /proc."""
+"""Processor time and memory of processes and child processes.
 
+Times of ended children are counted on Linux only. Elsewhere the system does not report those times.
+"""
+
+import contextlib
 import os
 import time
-from collections.abc import Mapping
-from pathlib import Path
+
+import psutil
 
 from bench.figures import Cpu
 
-_TICKS = os.sysconf("SC_CLK_TCK")
-# Fields of the first line of /proc/stat: user, nice, system, irq, softirq, steal.
-_BUSY = (0, 1, 2, 5, 6, 7)
-# Fields of /proc/<pid>/stat after the name in parentheses, counted from 0.
-_PARENT, _USER, _SYSTEM, _CHILDREN_USER, _CHILDREN_SYSTEM = 1, 11, 12, 13, 14
+_MEBIBYTE = 1024 * 1024
+# The states in which a processor works, for this machine or for its host. A system reports some of these states.
+_BUSY = ("user", "nice", "system", "irq", "softirq", "steal")
 
 
 def processor_seconds(process_id: int) -> float:
@@ -19,10 +21,7 @@ def processor_seconds(process_id: int) -> float:
 
     :param process_id: of a server's main process
     """
-    ticks = 0
-    for fields in _family(process_id):
-        ticks += sum(int(fields[index]) for index in (_USER, _SYSTEM, _CHILDREN_USER, _CHILDREN_SYSTEM))
-    return ticks / _TICKS
+    return sum(map(_seconds, (psutil.Process(process_id), *_children(process_id))))
 
 
 def snapshot(*, web: int, database: int, cache: int) -> Cpu:
@@ -35,13 +34,12 @@ def largest_child_mebibytes(process_id: int) -> float:
 
     Shared memory, such as pages inherited from the parent, counts in full.
     """
-    return max((resident_mebibytes(int(child)) for child in _children(process_id)), default=0.0)
+    return max((resident_mebibytes(child.pid) for child in _children(process_id)), default=0.0)
 
 
 def resident_mebibytes(process_id: int) -> float:
     """Return the resident memory of a process in MiB."""
-    rollup = Path(f"/proc/{process_id}/smaps_rollup").read_text(encoding="utf-8")
-    return sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Rss:")) / 1024
+    return psutil.Process(process_id).memory_info().rss / _MEBIBYTE
 
 
 def children_of(process_id: int) -> int:
@@ -51,8 +49,8 @@ def children_of(process_id: int) -> int:
 
 def machine_seconds() -> float:
     """Return the time in seconds that the machine's processors were busy or used by the host."""
-    fields = Path("/proc/stat").read_text(encoding="utf-8").partition("\n")[0].split()[1:]
-    return sum(int(fields[index]) for index in _BUSY) / _TICKS
+    times = psutil.cpu_times()
+    return sum(getattr(times, name, 0.0) for name in _BUSY)
 
 
 class Foreign:
@@ -86,41 +84,24 @@ class Foreign:
 
 def _tree_seconds(roots: tuple[int, ...]) -> float:
     """Sum the processor time of processes and all descendants, including ended and awaited ones."""
-    stats = {int(entry.name): _stat(int(entry.name)) for entry in os.scandir("/proc") if entry.name.isdigit()}
-    found = {process_id: fields for process_id, fields in stats.items() if fields is not None}
-    ticks = 0
-    for process_id, fields in found.items():
-        if _descends(process_id, roots, found):
-            ticks += sum(int(fields[index]) for index in (_USER, _SYSTEM, _CHILDREN_USER, _CHILDREN_SYSTEM))
-    return ticks / _TICKS
+    found: set[psutil.Process] = set()
+    for root in roots:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(root)
+            found |= {process, *process.children(recursive=True)}
+    return sum(map(_seconds, found))
 
 
-def _descends(process_id: int, roots: tuple[int, ...], stats: Mapping[int, list[str]]) -> bool:
-    current = process_id
-    while current in stats and current not in roots:
-        current = int(stats[current][_PARENT])
-    return current in roots
-
-
-def _family(process_id: int) -> list[list[str]]:
-    first = _stat(process_id)
-    found = [] if first is None else [first]
-    return [*found, *_children(process_id).values()]
-
-
-def _children(process_id: int) -> dict[int, list[str]]:
-    found = {}
-    for entry in os.scandir("/proc"):
-        fields = _stat(int(entry.name)) if entry.name.isdigit() else None
-        if fields is not None and int(fields[_PARENT]) == process_id:
-            found[int(entry.name)] = fields
-    return found
-
-
-def _stat(process_id: int) -> list[str] | None:
+def _seconds(process: psutil.Process) -> float:
     try:
-        content = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None  # the process ended meanwhile, and the parent's times include it
-    # The name may contain blanks and parentheses, but the fields after its last parenthesis do not.
-    return content.rpartition(")")[2].split()
+        times = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0  # the process ended meanwhile, and the parent's times include it
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def _children(process_id: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(process_id).children()
+    except psutil.NoSuchProcess:
+        return []

@@ -11,6 +11,7 @@ from typing import Any
 from bench.figures import Run, cpu_share, percentile, share
 from bench.parts import Measured
 from bench.reference import machine_name
+from sandbox.capabilities import usable_processors
 
 _COLUMNS = (
     "",
@@ -41,16 +42,14 @@ divided by the CPU time per request of the figure."""
 
 def machine() -> dict[str, Any]:
     """Describe the machine and the measured revision."""
-    models = [
-        line.partition(":")[2].strip()
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        if line.startswith("model name")
-    ]
+    described = Path("/proc/cpuinfo")  # of Linux, and without a model on some processors
+    lines = described.read_text(encoding="utf-8").splitlines() if described.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "name": machine_name(models[0] if models else ""),
         "processor": models[0] if models else platform.machine(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": usable_processors(),
         "kernel": platform.release(),
         "python": platform.python_version(),
         "revision": _revision(),

@@ -28,6 +28,7 @@ def main(arguments: list[str]) -> int:
 
     - the parent's process id
     - the number of the signal to receive when the parent dies
+    - the descriptor of the watchdog's pipe, or empty where the kernel sends that signal
     - the user id to switch to, or empty to keep the user
     - the group id
     - ``override`` or empty, see ``_keep_file_access``
@@ -35,14 +36,18 @@ def main(arguments: list[str]) -> int:
 
     :return: an exit status, only when the command could not be started
     """
-    parent, death_signal, user, group, override, *command = arguments
+    parent, death_signal, watchdog, user, group, override, *command = arguments
     if user:
         if override:
             _keep_file_access()
         os.setgroups([])
         os.setgid(int(group))
         os.setuid(int(user))
-    if sys.platform == "linux":
+    if watchdog:
+        # The format of `sandbox.watchdog`.
+        os.write(int(watchdog), f"+{os.getpid()} {death_signal}\n".encode())
+        os.close(int(watchdog))
+    else:
         # A change of user clears this setting, so this call comes after.
         _prctl(_PR_SET_PDEATHSIG, int(death_signal))
     if os.getppid() != int(parent):

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 from sandbox.configuration import StackError
 from sandbox.process import Pause, wait_until
 from sandbox.reporting import Report
@@ -32,7 +34,8 @@ def held_lock(path: Path, *, report: Report, pause: Pause = time.sleep) -> Itera
     try:
         if not _try_lock(descriptor):
             owner = lock_owner(path)
-            if owner is not None and _is_running(owner, path):
+            # Process ids are reused, so the id alone proves nothing.
+            if owner is not None and owner in lock_holders(path):
                 raise StackError(
                     f"A stack is already running in {path.parent} (process {owner})."
                     " Stop that stack, or choose another directory and port: DATA_DIR=.data2 PORT=8001 make run"
@@ -65,16 +68,16 @@ def lock_owner(path: Path) -> int | None:
 
 
 def lock_holders(path: Path) -> list[int]:
-    """List other processes that have the lock file open. Without /proc the list is empty."""
+    """List other processes that have the lock file open."""
     wanted = str(path.resolve())
     holders = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        if int(entry.name) == os.getpid():
+    for process in psutil.process_iter():
+        if process.pid == os.getpid():
             continue
         try:
-            if any(link.is_symlink() and str(link.readlink()) == wanted for link in (entry / "fd").iterdir()):
-                holders.append(int(entry.name))
-        except OSError:
+            if any(file.path == wanted for file in process.open_files()):
+                holders.append(process.pid)
+        except (psutil.Error, OSError):
             continue  # the process ended meanwhile, or belongs to another user
     return holders
 
@@ -99,16 +102,5 @@ def _try_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return False
-    return True
-
-
-def _is_running(owner: int, path: Path) -> bool:
-    """Return whether the lock's owner is alive. Process ids are reused, so the id alone proves nothing."""
-    if Path("/proc/self").exists():
-        return owner in lock_holders(path)
-    try:
-        os.kill(owner, 0)
-    except ProcessLookupError:
         return False
     return True

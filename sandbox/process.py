@@ -11,6 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
+from sandbox import capabilities
+from sandbox.watchdog import Watchdog, watchdog_of
+
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _POLL_SECONDS = 0.02
 _KILL_SECONDS = 5.0
@@ -72,6 +77,7 @@ class Process:
         self._account = account
         self._inherited = tuple(inherited)
         self._popen: subprocess.Popen[bytes] | None = None
+        self._watchdog: Watchdog | None = None
 
     def launch(self) -> None:
         """Start the process and return immediately.
@@ -80,8 +86,11 @@ class Process:
         thread that started a process ends.
         """
         account = self._account
+        self._watchdog = None if capabilities.HAS_PARENT_DEATH_SIGNAL else watchdog_of(os.getpid())
+        descriptors = () if self._watchdog is None else (self._watchdog.descriptor,)
         launcher = [
             *(sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid()), str(int(self._death_signal))),
+            str(descriptors[0]) if descriptors else "",
             *((str(account.user_id), str(account.group_id)) if account else ("", "")),
             "override" if account and account.override else "",
         ]
@@ -93,7 +102,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                pass_fds=self._inherited,
+                pass_fds=(*self._inherited, *descriptors),
                 start_new_session=True,
             )
 
@@ -116,9 +125,7 @@ class Process:
         if self._popen is None:
             return None
         if self._popen.returncode is None and _has_ended(self._popen.pid):
-            # Kill before reaping: until then the number of the process group cannot be reused.
-            _kill_group(self._popen.pid)
-            self._popen.wait(_KILL_SECONDS)
+            self._kill(self._popen)
         return self._popen.returncode
 
     def request_stop(self) -> None:
@@ -134,9 +141,15 @@ class Process:
         self.request_stop()
         orderly = wait_until(lambda: not self.running, timeout_seconds=timeout_seconds)
         if not orderly and self._popen is not None:
-            _kill_group(self._popen.pid)
-            self._popen.wait(_KILL_SECONDS)
+            self._kill(self._popen)
         return orderly
+
+    def _kill(self, popen: subprocess.Popen[bytes]) -> None:
+        # Reap last: until then the number of the process and of its group cannot be reused.
+        _kill_group(popen.pid)
+        if self._watchdog is not None:
+            self._watchdog.forget(popen.pid)
+        popen.wait(_KILL_SECONDS)
 
     def log_tail(self, lines: int = 15) -> str:
         """Return the last lines of the process's log."""
@@ -152,7 +165,13 @@ class Process:
 
 
 def _has_ended(process_id: int) -> bool:
-    return os.waitid(os.P_PID, process_id, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    """Return whether a child has ended, without reaping the child."""
+    if capabilities.HAS_WAITID:
+        return os.waitid(os.P_PID, process_id, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    try:
+        return psutil.Process(process_id).status() == psutil.STATUS_ZOMBIE
+    except psutil.ZombieProcess:
+        return True
 
 
 def _kill_group(process_id: int) -> None:
@@ -217,7 +236,7 @@ def unprivileged_account(*paths: Path) -> Account | None:
             ) from error
         user_id, group_id = entry.pw_uid, entry.pw_gid
     closed = any(not _open_to_all(parent) for path in paths for parent in path.resolve().parents)
-    return Account(user_id, group_id, override=closed)
+    return Account(user_id, group_id, override=closed and capabilities.HAS_AMBIENT_CAPABILITIES)
 
 
 def _open_to_all(directory: Path) -> bool:

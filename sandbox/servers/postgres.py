@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+import psutil
 import psycopg2
 
 from sandbox.ports import HOST
@@ -100,7 +101,8 @@ class EmbeddedPostgres(Server):
             "--encoding=UTF8",
             *(() if self._durable else ("--no-sync", "--no-data-checksums")),
         ]
-        locale = ("--locale-provider=builtin", "--locale=C.UTF-8")
+        # The C library of macOS has no C.UTF-8. PostgreSQL's own provider sorts and folds text.
+        locale = ("--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C")
         # The password is random and long. A slow hash only protects passwords chosen by people and would slow
         # every connection.
         access = ("--auth=scram-sha-256", f"--pwfile={password_file}", "-c", "scram_iterations=1")
@@ -126,19 +128,22 @@ class EmbeddedPostgres(Server):
             password_file.unlink()
 
     def _remove_stale_lock(self) -> None:
-        """Remove the lock file of a killed run if another process now has the recorded process id.
+        """Remove the lock file of a killed run if another program now has the recorded process id.
 
         PostgreSQL would take any process with that id for a running server and refuse to start. Process ids
-        repeat when a container restarts.
+        repeat when a container restarts. Otherwise the file stays: PostgreSQL uses the file to find the sessions of a
+        killed server, and refuses to start until those sessions end.
         """
         lock = self.directory / "postmaster.pid"
         if not lock.exists():
             return
         first_line = lock.read_text(encoding="utf-8").partition("\n")[0]
-        program = Path(f"/proc/{first_line}/cmdline")
-        if not Path("/proc/self").exists() or (program.exists() and b"postgres" in program.read_bytes()):
-            return  # the server may be running; PostgreSQL decides
-        lock.unlink()
+        try:
+            program = psutil.Process(int(first_line)).name()
+        except (psutil.Error, ValueError):
+            return
+        if "postgres" not in program:
+            lock.unlink()
 
     def is_ready(self) -> bool:
         """Return whether the database is usable. Create the database if it is missing.

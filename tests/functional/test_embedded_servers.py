@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import psutil
 import psycopg2
 import pytest
 import redis
 import requests
 from botocore.config import Config
 
+from sandbox import capabilities
 from sandbox.ports import PAIRED_DISTANCE, is_free
 from sandbox.process import Process, ProcessFailedError, wait_until
 from sandbox.servers import (
@@ -271,7 +273,9 @@ def test_object_storage_demands_a_client_certificate_for_grpc(
             return False
 
     assert len(numbers) == 4
-    assert [port for port in (*numbers, server.ports["admin"] + PAIRED_DISTANCE) if settings_received(port)] == []
+    assert [
+        port for port in (*numbers, server.ports["admin"] + PAIRED_DISTANCE) if settings_received(port)
+    ] == []
     own.load_cert_chain(server.certificate)
     assert [port for port in numbers if not settings_received(port)] == []
     assert stat.S_IMODE(server.certificate.stat().st_mode) == 0o600
@@ -318,17 +322,29 @@ time.sleep(60)
 """
 
 
-@pytest.mark.parametrize("kind", MAKERS)
-def test_server_ends_with_parent_process(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "portable"), [*((kind, "0") for kind in MAKERS), ("postgres", "1"), ("valkey", "1")]
+)
+def test_server_ends_with_parent_process(tmp_path: Path, kind: str, portable: str) -> None:
     command = [sys.executable, "-c", PARENT, kind, str(PROJECT), str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PROJECT) as parent:
+    variables = os.environ | {"SANDBOX_PORTABLE": portable}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PROJECT, env=variables) as parent:
         assert parent.stdout is not None
         server_id = int(parent.stdout.readline())
-        assert Path(f"/proc/{server_id}").exists()
+        assert psutil.pid_exists(server_id)
         parent.kill()
-    assert wait_until(lambda: not Path(f"/proc/{server_id}").exists(), timeout_seconds=WAIT_SECONDS)
+    assert wait_until(lambda: not psutil.pid_exists(server_id), timeout_seconds=WAIT_SECONDS)
 
 
+@pytest.fixture(params=["linux", "portable"])
+def _features(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a test with and without the features of Linux."""
+    if request.param == "portable":
+        monkeypatch.setattr(capabilities, "HAS_PARENT_DEATH_SIGNAL", False)
+        monkeypatch.setattr(capabilities, "HAS_WAITID", False)
+
+
+@pytest.mark.usefixtures("_features")
 def test_process_is_stopped_with_all_child_processes(tmp_path: Path) -> None:
     # The shell ignores SIGTERM, and the child would outlive the shell.
     script = f"trap '' TERM; sleep 60 & echo $! > {tmp_path}/child; wait; wait"
@@ -338,13 +354,15 @@ def test_process_is_stopped_with_all_child_processes(tmp_path: Path) -> None:
     assert wait_until(
         lambda: child_file.exists() and bool(child_file.read_text()), timeout_seconds=WAIT_SECONDS
     )
-    child = Path(f"/proc/{child_file.read_text().strip()}/exe")
-    assert child.exists()
+    child = psutil.Process(int(child_file.read_text()))
     assert not process.stop(timeout_seconds=0.2)
-    assert wait_until(lambda: not child.exists(), timeout_seconds=WAIT_SECONDS)
+    assert wait_until(
+        lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, timeout_seconds=WAIT_SECONDS
+    )
     assert process.exit_status == -signal.SIGKILL
 
 
+@pytest.mark.usefixtures("_features")
 def test_missing_program_is_named(tmp_path: Path) -> None:
     process = Process("absent", ["/no/such/program"], log_path=tmp_path / "log", directory=tmp_path)
     process.launch()

@@ -11,14 +11,14 @@ import importlib
 import json
 import os
 import runpy
+import select
 import signal
 import socket
+import struct
 import sys
 import threading
 import warnings
 from dataclasses import dataclass
-
-from sandbox.launcher import _PR_SET_PDEATHSIG, _prctl
 
 # These modules run as ``__main__`` and must not be imported already.
 _PROGRAMS = ("commands.main", "tasks.worker")
@@ -30,8 +30,8 @@ _LIBRARIES = (
 )
 # Python's own, where no ``-W`` says otherwise.
 _IGNORED = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
-_MOST_BYTES = 1 << 20
 _DESCRIPTORS = 3  # of two outputs and a report
+LENGTH = struct.Struct("!I")  # of a request, sent before the request together with the descriptors
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,11 @@ def serve(channel: socket.socket) -> Start:
     """Start requested programs until the socket closes. The function returns in each started process."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for a keeper
     while True:
-        asked, descriptors, _, _ = socket.recv_fds(channel, _MOST_BYTES, _DESCRIPTORS)
-        if not asked:
+        header, descriptors, _, _ = socket.recv_fds(channel, LENGTH.size, _DESCRIPTORS)
+        if not header:
             os._exit(0)
+        [length] = LENGTH.unpack(header)
+        asked = channel.recv(length, socket.MSG_WAITALL)
         if os.fork() == 0:
             channel.close()
             start = Start(**json.loads(asked))
@@ -61,41 +63,48 @@ def serve(channel: socket.socket) -> Start:
 
 
 def _keep(descriptors: list[int]) -> None:
-    """Start a process, then report the id and exit status. The function returns in the started process."""
+    """Start a process, then report the id and exit status. The function returns in the started process.
+
+    The other end of the report is in the test process. When that process dies, the keeper kills the started process.
+    """
     *outputs, report = descriptors
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    _die_with(os.getppid())
-    keeper = os.getpid()
+    signal.signal(signal.SIGCHLD, _noted)
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end)
     started = os.fork()
     if started == 0:
-        os.close(report)
-        _become_its_own(keeper, outputs)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for descriptor in (report, read_end, write_end):
+            os.close(descriptor)
+        _become_its_own(outputs)
         return
     with socket.socket(fileno=report) as teller:
         teller.sendall(f"{started}\n".encode())
-        os.waitid(os.P_PID, started, os.WEXITED | os.WNOWAIT)
-        # Kill the rest of the process group before the id can be reused.
+        # The test process writes nothing, so its end is readable only after its death.
+        ready, _, _ = select.select([read_end, teller], [], [])
+        # Kill the rest of the process group before the id can be reused. The group may not exist yet.
+        os.kill(started, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(started, signal.SIGKILL)
         _, status = os.waitpid(started, 0)
-        teller.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        if teller not in ready:
+            teller.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
     os._exit(0)
 
 
-def _become_its_own(parent: int, outputs: list[int]) -> None:
+def _noted(_number: int, _frame: object) -> None:
+    """Do nothing. The interpreter has already written the signal's number to the pipe."""
+
+
+def _become_its_own(outputs: list[int]) -> None:
     os.setsid()
-    _die_with(parent)
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is wanted
         os.dup2(nothing.fileno(), 0)
     for number, output in enumerate(outputs, 1):
         os.dup2(output, number)
         os.close(output)
-
-
-def _die_with(parent: int) -> None:
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def run(start: Start) -> None:

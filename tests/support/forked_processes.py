@@ -1,6 +1,5 @@
 """Processes of the project's programs, started by ``fork_server``."""
 
-import array
 import atexit
 import contextlib
 import functools
@@ -12,16 +11,19 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
 from sandbox.process import log_tail, wait_until
-from tests.support.fork_server import Start
+from tests.support.fork_server import LENGTH, Start
 
 PROJECT = Path(__file__).parents[2]
 _START_SECONDS = 60.0
 _KILL_SECONDS = 5.0
+# Requests of several threads must not mix.
+_asking = threading.Lock()
 
 
 class Forked:
@@ -123,14 +125,16 @@ def kept_environment() -> dict[str, str]:
 
 
 def _ask(request: bytes, descriptors: list[int]) -> None:
-    passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
-    _channel().sendmsg([request], passed)
+    channel = _channel()
+    with _asking:
+        socket.send_fds(channel, [LENGTH.pack(len(request))], descriptors)
+        channel.sendall(request)
 
 
 @functools.cache
 def _channel() -> socket.socket:
     """Start the fork server of this test process. The server ends when this end of the channel closes."""
-    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, its = socket.socketpair()
     with its:
         server = subprocess.Popen(
             [sys.executable, "-W", "error", "-m", "tests.support.fork_server"],
