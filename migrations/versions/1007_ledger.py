@@ -74,16 +74,17 @@ def upgrade() -> None:
     CREATE TRIGGER ledger_entries_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON ledger_entries
         FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
     """)
-    # All entries of a transaction are inserted in one statement, so the check runs once for each posting.
+    # All entries of a transaction are inserted in one statement, so the check runs once for each posting. The sum is a
+    # subquery for each transaction: as a join, the planner merged the whole index of entries with the new rows.
     op.execute("""
     CREATE FUNCTION check_ledger_entries() RETURNS trigger LANGUAGE plpgsql AS $$
     DECLARE
         wrong uuid;
     BEGIN
-        SELECT e.transaction_id INTO wrong
-        FROM ledger_entries e WHERE e.transaction_id IN (SELECT transaction_id FROM added)
-        GROUP BY e.transaction_id
-        HAVING sum(CASE e.direction WHEN 'debit' THEN e.amount_minor ELSE -e.amount_minor END) <> 0
+        SELECT a.transaction_id INTO wrong
+        FROM (SELECT DISTINCT transaction_id FROM added) a
+        WHERE (SELECT sum(CASE e.direction WHEN 'debit' THEN e.amount_minor ELSE -e.amount_minor END)
+            FROM ledger_entries e WHERE e.transaction_id = a.transaction_id) <> 0
         LIMIT 1;
         IF FOUND THEN
             RAISE EXCEPTION 'ledger transaction % does not balance', wrong USING ERRCODE = 'check_violation';

@@ -137,9 +137,14 @@ def upgrade() -> None:
     # A transaction locks a count last, and few connections share a shard. This avoids long waits and deadlocks.
     op.execute("""
     CREATE FUNCTION count_completed() RETURNS trigger LANGUAGE plpgsql AS $$
+    DECLARE
+        of_queue text := 'webhooks';
     BEGIN
+        IF TG_TABLE_NAME = 'outbox_events' THEN
+            of_queue := NEW.queue;
+        END IF;
         INSERT INTO queue_counts AS c (queue, shard, completed)
-        VALUES (coalesce(to_jsonb(NEW) ->> 'queue', 'webhooks'), pg_backend_pid() % 16, 1)
+        VALUES (of_queue, pg_backend_pid() % 16, 1)
         ON CONFLICT (queue, shard) DO UPDATE SET completed = c.completed + 1;
         RETURN NULL;
     END $$;
