@@ -64,9 +64,9 @@ def perform_once(
         key=key,
         request_hash=request_hash,
     )
-    lease_or_response = context.services.database.in_transaction(
-        operations.acquire_key, scope=scope, now=context.now
-    )
+    # A single statement acquires the key, and commits by itself.
+    with context.services.database.reading() as session:
+        lease_or_response = operations.acquire_key(session, scope=scope, now=context.now)
     if isinstance(lease_or_response, StoredResponse):
         context.headers["X-Cache-Lookup"] = "HIT"
         return lease_or_response

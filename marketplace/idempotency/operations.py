@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.idempotency import texts
 from marketplace.idempotency.models import IdempotencyKey
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Prepared, Statement
 from marketplace.kernel.errors import ConflictError, ValidationError
 
 LEASE_SECONDS = 120
@@ -70,7 +70,7 @@ class IdempotencyKeyReusedError(ValidationError):
 
 
 _upsert = insert(IdempotencyKey)
-_ACQUIRE_KEY = Statement(
+_ACQUIRE_KEY = Prepared(
     _upsert.on_conflict_do_update(
         index_elements=["caller", "method", "path", "key"],
         set_={
@@ -124,7 +124,7 @@ def acquire_key(session: Session, *, scope: KeyScope, now: datetime) -> KeyLease
     return StoredResponse(existing.response_status, existing.response_type, existing.response_body)
 
 
-_COMPLETE_KEY = Statement(
+_COMPLETE_KEY = Prepared(
     update(IdempotencyKey)
     .where(
         IdempotencyKey.id == bindparam("lease_id"),

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.identity import queries, texts
 from marketplace.identity.models import Address, Profile
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Prepared, Statement
 from marketplace.kernel.errors import LimitReachedError, NotFoundError, ValidationError
 from marketplace.platform.models import Campus, CampusEmailDomain
 
@@ -38,7 +38,7 @@ def create_profile(
 
 
 # FOR NO KEY UPDATE lets other transactions insert rows that refer to the profile.
-_LOCK_PROFILE = Statement(
+_LOCK_PROFILE = Prepared(
     select(Profile.id).where(Profile.id == bindparam("user_id")).with_for_update(key_share=True)
 )
 

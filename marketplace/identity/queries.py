@@ -124,7 +124,7 @@ class SavedAddress:
         return [self.is_default, str(self.id)]
 
 
-_SELECT_ADDRESSES = Statement(
+_SELECT_ADDRESSES = Prepared(
     text(
         """
         SELECT id, label, hostel, hall, room_number, latitude::float8, longitude::float8, instructions, phone,

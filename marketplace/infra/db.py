@@ -134,7 +134,8 @@ class Database:
         """
         self._reading_info = {NO_PREPARED_STATEMENTS_KEY: not prepared_statements}
         self._session_info = {**self._reading_info, DROP_STALE_CONTENT_KEY: drop_stale_content}
-        options = " ".join(f"-c {name}={value}" for name, value in SESSION_SETTINGS.items())
+        settings = SESSION_SETTINGS | {"plan_cache_mode": "force_generic_plan"}
+        options = " ".join(f"-c {name}={value}" for name, value in settings.items())
         self.engine = create_engine(
             url.replace("postgresql://", "postgresql+psycopg2://", 1),
             pool_size=pool_size,
@@ -429,7 +430,9 @@ class Prepared(Statement[_RowT]):
     """A prepared statement: the server parses the text once per connection and reuses the plan.
 
     The generic plan does not depend on the parameter values, so use this class only if the best plan is the same for
-    all values. Write constant values such as a LIMIT into the clause, where the planner sees the values.
+    all values. Write constant values such as a LIMIT into the clause, where the planner sees the values. Every session
+    forces the generic plan: PostgreSQL expects ten elements of an array parameter, and would plan a statement for a
+    single element again at each execution.
 
     With DATABASE_PREPARED_STATEMENTS=off, behind a pooler in transaction mode, this is a plain ``Statement``.
     """

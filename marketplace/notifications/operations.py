@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Prepared, Statement
 from marketplace.notifications.models import Notification
 
 # Statuses from first to last. Reports may arrive in any order, and a delivery overrides a failure.
@@ -31,7 +31,7 @@ class NewNotification:
 
 
 # Rows are inserted in the order of user ids, so concurrent inserts for the same users cannot deadlock.
-_INSERT_NOTIFICATIONS = Statement(
+_INSERT_NOTIFICATIONS = Prepared(
     text(
         """
         INSERT INTO notifications (user_id, type, title, body, link, cause, created_at)

@@ -6,10 +6,10 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Prepared
 from marketplace.platform.models import Hub, PlatformSetting
 
-_SELECT_SETTINGS = Statement(select(PlatformSetting.key, PlatformSetting.value))
+_SELECT_SETTINGS = Prepared(select(PlatformSetting.key, PlatformSetting.value))
 
 
 def fetch_platform_settings(session: Session) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import and_, any_, bindparam, func, not_, select, true
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Prepared, Statement
 from marketplace.kernel.errors import ForbiddenError, NotFoundError
 from marketplace.kernel.ratings import average_rating
 from marketplace.vendors.models import VendorProfile
@@ -94,7 +94,7 @@ def find_store(session: Session, *, vendor_id: UUID) -> Store | None:
     return find_stores(session, vendor_ids=[vendor_id]).get(vendor_id)
 
 
-_SELECT_STORES = Statement(
+_SELECT_STORES = Prepared(
     select(*_STORE_COLUMNS).where(VendorProfile.id == any_(bindparam("vendor_ids"))), row=Store
 )
 
