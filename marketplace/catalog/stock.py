@@ -14,10 +14,15 @@ from marketplace.catalog.commission_rates import COMMISSION_RATE_SQL
 from marketplace.catalog.sale_price import PRICE_COLUMNS_SQL, PricedRow
 from marketplace.infra.db import Prepared, Statement
 
-_UPDATE_STOCK_SQL = (
-    "UPDATE products p SET {change}"
-    " FROM unnest(CAST(:ids AS uuid[]), CAST(:quantities AS bigint[])) AS m (id, n)"
-)
+# The rows are locked in the order of their ids, which the update alone would not do.
+_UPDATE_STOCK_SQL = """
+    WITH m AS MATERIALIZED (
+        SELECT l.id, q.n
+        FROM products l JOIN unnest(CAST(:ids AS uuid[]), CAST(:quantities AS bigint[])) AS q (id, n) ON q.id = l.id
+        ORDER BY l.id FOR NO KEY UPDATE OF l
+    )
+    UPDATE products p SET {change} FROM m WHERE p.id = m.id
+"""
 
 
 @dataclass(frozen=True)
@@ -61,10 +66,7 @@ def lock_products(session: Session, *, product_ids: list[UUID]) -> dict[UUID, Lo
 
 
 _RESERVE_STOCK = Prepared(
-    text(
-        _UPDATE_STOCK_SQL.format(change="reserved = p.reserved + m.n")
-        + " WHERE p.id = m.id RETURNING p.available"
-    )
+    text(_UPDATE_STOCK_SQL.format(change="reserved = p.reserved + m.n") + " RETURNING p.available")
 )
 
 
@@ -82,7 +84,7 @@ def reserve_stock(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
 _RELEASE_RESERVATION = Statement(
     text(
         _UPDATE_STOCK_SQL.format(change="reserved = p.reserved - m.n")
-        + " WHERE p.id = m.id RETURNING p.available - m.n AS available"
+        + " RETURNING p.available - m.n AS available"
     )
 )
 
@@ -93,7 +95,6 @@ def release_reservation(session: Session, *, quantities: Mapping[UUID, int]) -> 
     :param quantities: units by product
     :return: whether a sold-out product is available again
     """
-    lock_products(session, product_ids=list(quantities))
     return any(
         available == 0
         for available in _RELEASE_RESERVATION.scalars(session, **_quantity_parameters(quantities))
@@ -105,7 +106,6 @@ _CONSUME_STOCK = Prepared(
         _UPDATE_STOCK_SQL.format(
             change="quantity = p.quantity - m.n, reserved = p.reserved - m.n, popularity = p.popularity + m.n"
         )
-        + " WHERE p.id = m.id"
     )
 )
 
@@ -115,7 +115,6 @@ def consume_stock(session: Session, *, quantities: Mapping[UUID, int]) -> None:
 
     :param quantities: units by product
     """
-    lock_products(session, product_ids=list(quantities))
     _CONSUME_STOCK.run(session, **_quantity_parameters(quantities))
 
 
@@ -124,7 +123,7 @@ _RESTOCK = Statement(
         _UPDATE_STOCK_SQL.format(
             change="quantity = least(p.quantity + m.n, 100000), popularity = greatest(p.popularity - m.n, 0)"
         )
-        + " WHERE p.id = m.id RETURNING p.available - m.n AS available"
+        + " RETURNING p.available - m.n AS available"
     )
 )
 
@@ -135,7 +134,6 @@ def restock(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
     :param quantities: units by product
     :return: whether a sold-out product is available again
     """
-    lock_products(session, product_ids=list(quantities))
     return any(available <= 0 for available in _RESTOCK.scalars(session, **_quantity_parameters(quantities)))
 
 

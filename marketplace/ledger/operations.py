@@ -92,6 +92,39 @@ _INSERT_TRANSACTION = Prepared(
 )
 
 
+# A transaction of one account with an owner needs no separate lock. The update locks the row, and adds to the balance
+# that the row has then. Without the account nothing is written.
+_INSERT_TRANSACTION_OF_ONE_OWNER = Prepared(
+    text(
+        """
+        WITH posted AS (
+            INSERT INTO ledger_transactions (kind, source, description, created_at)
+            SELECT CAST(:kind AS text), CAST(:source AS text), CAST(:description AS text), CAST(:now AS timestamptz)
+            WHERE EXISTS (SELECT FROM ledger_accounts WHERE id = :owned)
+            ON CONFLICT (kind, source) DO NOTHING
+            RETURNING id
+        ), moved AS (
+            UPDATE ledger_accounts AS account SET balance_minor = account.balance_minor + CAST(:change AS bigint)
+            FROM posted WHERE account.id = :owned
+            RETURNING posted.id, account.balance_minor - CAST(:change AS bigint) AS balance_before
+        ), entered AS (
+            INSERT INTO ledger_entries
+                (transaction_id, kind, account_id, direction, amount_minor, balance_after_minor, order_id,
+                created_at)
+            SELECT moved.id, :kind, e.account_id, e.direction, e.amount_minor, moved.balance_before + e.change,
+                e.order_id, :now
+            FROM moved, unnest(
+                CAST(:accounts AS uuid[]), CAST(:directions AS text[]), CAST(:amounts AS bigint[]),
+                CAST(:changes AS bigint[]), CAST(:orders AS uuid[])
+            ) WITH ORDINALITY AS e (account_id, direction, amount_minor, change, order_id, position)
+            ORDER BY e.position
+        )
+        SELECT id FROM posted
+        """
+    )
+)
+
+
 def post_transaction(
     session: Session,
     *,
@@ -113,22 +146,40 @@ def post_transaction(
     :raises AlreadyPostedError: the ledger already has a transaction for this cause
     """
     _ensure_balanced(postings)
-    balances = _lock_or_open_accounts(session, postings, now=now)
-    balances_after = _apply_postings(balances, postings)
-    transaction_id: UUID | None = _INSERT_TRANSACTION.scalar(
-        session,
-        kind=kind,
-        source=source,
-        description=description,
-        now=now,
-        owned=list(balances),
-        balances=list(balances.values()),
-        accounts=[posting.account.id for posting in postings],
-        directions=[posting.direction for posting in postings],
-        amounts=[posting.amount_minor for posting in postings],
-        balances_after=balances_after,
-        orders=[posting.order_id for posting in postings],
-    )
+    columns = {
+        "kind": kind,
+        "source": source,
+        "description": description,
+        "now": now,
+        "accounts": [posting.account.id for posting in postings],
+        "directions": [posting.direction for posting in postings],
+        "amounts": [posting.amount_minor for posting in postings],
+        "orders": [posting.order_id for posting in postings],
+    }
+    owned = {posting.account.id for posting in postings if posting.account.kind in OWNED_KINDS}
+    transaction_id: UUID | None = None
+    if len(owned) == 1:
+        [account_id] = owned
+        changes = _running_changes(account_id, postings)
+        # A change that takes from the present balance needs the check of `_apply_postings`.
+        if min(change for change in changes if change is not None) >= 0:
+            transaction_id = _INSERT_TRANSACTION_OF_ONE_OWNER.scalar(
+                session,
+                **columns,
+                owned=account_id,
+                change=[change for change in changes if change is not None][-1],
+                changes=changes,
+            )
+    if transaction_id is None:
+        balances = _lock_or_open_accounts(session, postings, now=now)
+        balances_after = _apply_postings(balances, postings)
+        transaction_id = _INSERT_TRANSACTION.scalar(
+            session,
+            **columns,
+            owned=list(balances),
+            balances=list(balances.values()),
+            balances_after=balances_after,
+        )
     if transaction_id is None:
         raise AlreadyPostedError(f"The ledger already has a {kind} transaction for {source}.")
     return transaction_id
@@ -279,6 +330,23 @@ def _lock_or_open_accounts(
         )
         balances = dict(_LOCK_OWNED_ACCOUNTS.tuples(session, ids=sorted(owned)))
     return balances
+
+
+def _running_changes(account_id: UUID, postings: Sequence[Posting]) -> list[int | None]:
+    """Return the change of an account's balance up to each of its postings; None for other accounts."""
+    total = 0
+    changes: list[int | None] = []
+    for posting in postings:
+        if posting.account.id != account_id:
+            changes.append(None)
+            continue
+        total += (
+            posting.amount_minor
+            if posting.direction == posting.account.normal_side
+            else -posting.amount_minor
+        )
+        changes.append(total)
+    return changes
 
 
 def _apply_postings(balances: dict[UUID, int], postings: Sequence[Posting]) -> list[int | None]:
