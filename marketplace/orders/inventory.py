@@ -16,7 +16,7 @@ from marketplace.orders.transitions import Actor, LockedOrder, fetch_remaining_u
 
 def release_reservation(session: Session, *, order: LockedOrder) -> None:
     """Release the reserved stock of a locked order that ends unpaid."""
-    remaining_units = fetch_remaining_units(session, order_id=order.id)
+    remaining_units = fetch_remaining_units(session, order_ids=[order.id])
     if stock.release_reservation(session, quantities=remaining_units.by_product):
         drop_cached(session, cache_tags.PRODUCTS)
     flash_sales.release_units(session, units_by_sale=remaining_units.by_sale)
@@ -30,7 +30,7 @@ def mark_all_units_refunded(session: Session, *, order: LockedOrder, restock: bo
     :param restock: whether the units return to stock
     """
     if restock:
-        _restock(session, fetch_remaining_units(session, order_id=order.id).by_product)
+        _restock(session, fetch_remaining_units(session, order_ids=[order.id]).by_product)
     session.execute(
         update(OrderItem)
         .where(OrderItem.order_id == order.id, OrderItem.refunded_quantity < OrderItem.quantity)

@@ -1,6 +1,5 @@
 """Operations on placed orders: cancel, freeze, refund, expire, accept, ship, pay and release."""
 
-from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import ClassVar
@@ -139,18 +138,6 @@ def expire_order(session: Session, *, order: LockedOrder, actor: Actor, now: dat
     notifications.notify_order_expired(session, order=order, now=now)
 
 
-_RECORD_RESPONSE_TIME = Statement(
-    text(
-        """
-        UPDATE vendor_profiles v SET response_count = v.response_count + 1,
-            response_seconds_sum = v.response_seconds_sum
-                + greatest(extract(epoch FROM :now - o.paid_at), 0)::bigint
-        FROM orders o WHERE o.id = :order_id AND v.id = o.vendor_id
-        """
-    )
-)
-
-
 def accept_order(session: Session, *, order_id: UUID, caller: Caller, now: datetime) -> None:
     """Accept a paid order for the vendor.
 
@@ -165,7 +152,6 @@ def accept_order(session: Session, *, order_id: UUID, caller: Caller, now: datet
         now=now,
         columns={"accepted_at": now},
     )
-    _RECORD_RESPONSE_TIME.run(session, order_id=order_id, now=now)
 
 
 def ship_order(
@@ -230,10 +216,8 @@ def consume_stock(session: Session, *, paid_orders: Sequence[LockedOrder]) -> No
 
     Pass all orders together: products are locked in the order of their ids, so two payments cannot deadlock.
     """
-    quantities: Counter[UUID] = Counter()
-    for order in paid_orders:
-        quantities.update(fetch_remaining_units(session, order_id=order.id).by_product)
-    stock.consume_stock(session, quantities=quantities)
+    remaining_units = fetch_remaining_units(session, order_ids=[order.id for order in paid_orders])
+    stock.consume_stock(session, quantities=remaining_units.by_product)
 
 
 def release_on_pin(

@@ -1,5 +1,6 @@
 """Lock orders and apply transitions: a single statement writes status, escrow and event."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -106,6 +107,27 @@ def lock_orders(session: Session, *, order_ids: list[UUID]) -> list[LockedOrder]
     return _LOCK_ORDERS.all(session, order_ids=order_ids)
 
 
+_LOCK_CHECKOUT_OF_ORDER = Prepared(
+    text(
+        f"""{_SELECT_ORDER_SQL}
+        WHERE o.buyer_id = :buyer_id AND o.id IN (
+            SELECT CAST(:order_id AS uuid)
+            UNION ALL
+            SELECT c.id FROM orders c WHERE c.checkout_id = (SELECT checkout_id FROM orders WHERE id = :order_id)
+        ) ORDER BY o.id FOR NO KEY UPDATE OF o, s"""
+    ),
+    row=LockedOrder,
+)
+
+
+def lock_checkout_of_order(session: Session, *, order_id: UUID, buyer_id: UUID) -> list[LockedOrder]:
+    """Lock an order of a buyer together with all orders of its checkout, in the order of ids.
+
+    :return: no orders if the order does not exist or belongs to another buyer
+    """
+    return _LOCK_CHECKOUT_OF_ORDER.all(session, order_id=order_id, buyer_id=buyer_id)
+
+
 _LOCK_ORDER = Prepared(text(f"{_SELECT_ORDER_SQL} WHERE o.id = :order_id FOR NO KEY UPDATE"), row=LockedOrder)
 
 
@@ -139,7 +161,7 @@ def lock_order_of_vendor(session: Session, *, order_id: UUID, user_id: UUID) -> 
 
 @dataclass(frozen=True, slots=True)
 class RemainingUnits:
-    """The units of an order that were not refunded: by product, and units of flash sales by sale."""
+    """The units of orders that were not refunded: by product, and units of flash sales by sale."""
 
     by_product: dict[UUID, int]
     by_sale: dict[UUID, int]
@@ -149,19 +171,21 @@ _SELECT_REMAINING_UNITS = Prepared(
     text(
         """
         SELECT product_id, quantity - refunded_quantity AS quantity, flash_sale_id
-        FROM order_items WHERE order_id = :order_id AND quantity > refunded_quantity
+        FROM order_items WHERE order_id = ANY(:order_ids) AND quantity > refunded_quantity
         """
     )
 )
 
 
-def fetch_remaining_units(session: Session, *, order_id: UUID) -> RemainingUnits:
-    """Fetch the units of an order that were not refunded."""
-    rows = _SELECT_REMAINING_UNITS.tuples(session, order_id=order_id)
-    return RemainingUnits(
-        {product_id: quantity for product_id, quantity, _ in rows},
-        {sale_id: quantity for _, quantity, sale_id in rows if sale_id is not None},
-    )
+def fetch_remaining_units(session: Session, *, order_ids: list[UUID]) -> RemainingUnits:
+    """Fetch the units of orders that were not refunded."""
+    by_product: Counter[UUID] = Counter()
+    by_sale: Counter[UUID] = Counter()
+    for product_id, quantity, sale_id in _SELECT_REMAINING_UNITS.tuples(session, order_ids=order_ids):
+        by_product[product_id] += quantity
+        if sale_id is not None:
+            by_sale[sale_id] += quantity
+    return RemainingUnits(by_product, by_sale)
 
 
 def apply_transition(
@@ -177,7 +201,7 @@ def apply_transition(
 ) -> None:
     """Apply a trigger to a locked order, and write the order's event.
 
-    A delivered order also counts as completed in the vendor's profile.
+    The vendor's profile counts delivered orders, and sums up the time from payment to acceptance.
 
     :param trigger: a trigger of the order's state machine
     :param note: for the order's events
@@ -260,10 +284,8 @@ def _write_transition(
             "refunded": escrow.refunded_minor,
             "clawed_back": escrow.clawed_back_minor,
         }
-    completes = target == states.DELIVERED != order.status
-    if completes:
-        values["vendor_id"] = order.vendor_id
-    _transition_statement(tuple(sorted(columns)), escrow is not None, completes).run(
+    counter = _VENDOR_COUNTERS.get(trigger) if target != order.status else None
+    _transition_statement(tuple(sorted(columns)), escrow is not None, counter).run(
         session,
         order_id=order.id,
         source=order.status,
@@ -277,8 +299,19 @@ def _write_transition(
     )
 
 
+_COUNT_COMPLETED = "completed_orders = v.completed_orders + 1"
+# The changes of the vendor's profile by trigger.
+_VENDOR_COUNTERS = {
+    states.ACCEPT: """response_count = v.response_count + 1, response_seconds_sum = v.response_seconds_sum
+        + greatest(extract(epoch FROM CAST(:now AS timestamptz) - moved.paid_at), 0)::bigint""",
+    **{row.trigger: _COUNT_COMPLETED for row in states.ORDER.transitions if row.target == states.DELIVERED},
+}
+
+
 @lru_cache(maxsize=64)
-def _transition_statement(columns: tuple[str, ...], with_escrow: bool, completes: bool) -> Prepared[Row]:
+def _transition_statement(
+    columns: tuple[str, ...], with_escrow: bool, vendor_counter: str | None
+) -> Prepared[Row]:
     assignments = "".join(f", {name} = :{name}" for name in columns)
     escrow = (
         """, held AS (UPDATE escrows SET status = :escrow_status, released_minor = released_minor + :released,
@@ -288,8 +321,8 @@ def _transition_statement(columns: tuple[str, ...], with_escrow: bool, completes
         else ""
     )
     counted = (
-        """, counted AS (UPDATE vendor_profiles SET completed_orders = completed_orders + 1 WHERE id = :vendor_id)"""
-        if completes
+        f""", counted AS (UPDATE vendor_profiles v SET {vendor_counter} FROM moved WHERE v.id = moved.vendor_id)"""
+        if vendor_counter
         else ""
     )
     return Prepared(
@@ -297,7 +330,7 @@ def _transition_statement(columns: tuple[str, ...], with_escrow: bool, completes
             f"""
             WITH moved AS (
                 UPDATE orders SET status = :target, revision = revision + 1, updated_at = :now{assignments}
-                WHERE id = :order_id
+                WHERE id = :order_id RETURNING vendor_id, paid_at
             ){escrow}{counted}
             INSERT INTO order_events (order_id, from_status, to_status, trigger, actor, actor_id, note, at)
             VALUES (:order_id, :source, :target, :trigger, :actor, :actor_id, :note, :now)

@@ -258,7 +258,12 @@ def built_statements() -> Iterator[tuple[str, Statement[Any]]]:
         (vibes._cards_statement, CAMPUS_PARAMETERS),
         (admin_table._ids_statement, admin_table.SORTS, conditions(admin_table._CONDITIONS), flags),
         (admin_table._count_statement, conditions(admin_table._CONDITIONS)),
-        (transitions._transition_statement, transition_columns(), flags, flags),
+        (
+            transitions._transition_statement,
+            transition_columns(),
+            flags,
+            (None, *transitions._VENDOR_COUNTERS.values()),
+        ),
     ):
         names = list(signature(build).parameters)
         for values in product(*arguments):

@@ -20,9 +20,9 @@ from marketplace.payments.charges import notifications
 from marketplace.payments.charges.charge_context import (
     ChargeContext,
     fee_postings,
+    insert_applied_charge,
     insert_charge,
-    is_duplicate_charge,
-    lock_intent,
+    lock_intent_for_charge,
 )
 from marketplace.payments.models import QuarantinedCharge
 from marketplace.payments.refunds import create
@@ -65,8 +65,8 @@ def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: date
     :raises UnknownReferenceError: no payment has the charge's reference
     """
     intent_id, locked_orders = lock_orders_of_reference(session, charge.reference)
-    intent = lock_intent(session, intent_id=intent_id)
-    if is_duplicate_charge(session, charge=charge, intent=intent):
+    intent = lock_intent_for_charge(session, intent_id=intent_id, charge=charge)
+    if intent is None:
         return ChargeOutcome.DUPLICATE
     # A correct gateway never reports fees larger than the charge. Such fees are neither posted nor deducted.
     fees_are_plausible = charge.fees_minor <= charge.amount_minor
@@ -93,9 +93,9 @@ def apply_charge(session: Session, *, charge: Charge, fee_bearer: str, now: date
 _SELECT_INTENT_WITH_ORDERS = Prepared(
     text(
         """
-        SELECT i.id AS intent_id, array_agg(a.order_id) AS order_ids
-        FROM payment_intents i JOIN payment_allocations a ON a.intent_id = i.id
-        WHERE i.reference = :reference GROUP BY i.id
+        SELECT i.id AS intent_id,
+            ARRAY(SELECT a.order_id FROM payment_allocations a WHERE a.intent_id = i.id) AS order_ids
+        FROM payment_intents i WHERE i.reference = :reference
         """
     )
 )
@@ -111,16 +111,6 @@ def lock_orders_of_reference(session: Session, reference: str) -> tuple[UUID, li
     if row is None:
         raise UnknownReferenceError("no payment has this reference")
     return row["intent_id"], lock_orders(session, order_ids=row["order_ids"])
-
-
-_MARK_INTENT_SUCCEEDED = Prepared(
-    text(
-        """
-        UPDATE payment_intents SET status = :status, gateway_charge_id = :charge_id, channel = :channel,
-            settled_at = :settled_at, updated_at = :now WHERE id = :intent_id
-        """
-    )
-)
 
 
 def _apply_to_orders(session: Session, context: ChargeContext, *, now: datetime) -> ChargeOutcome:
@@ -151,15 +141,6 @@ def _apply_to_orders(session: Session, context: ChargeContext, *, now: datetime)
             now=now,
         )
     orders.consume_stock(session, paid_orders=context.payable_orders)
-    _MARK_INTENT_SUCCEEDED.run(
-        session,
-        intent_id=intent.id,
-        status=intent_states.INTENT.target(intent.status, "settle"),
-        charge_id=charge.id,
-        channel=charge.channel,
-        settled_at=charge.paid_at or now,
-        now=now,
-    )
     transaction_id = post_transaction(
         session,
         kind="payment",
@@ -168,7 +149,7 @@ def _apply_to_orders(session: Session, context: ChargeContext, *, now: datetime)
         postings=[*postings, *fee_postings(context)],
         now=now,
     )
-    charge_id = insert_charge(session, context, "applied", transaction_id, now=now)
+    charge_id = insert_applied_charge(session, context, transaction_id, now=now)
     if returned_minor:
         _return_amount(session, context, charge_id, amount_minor=returned_minor, now=now)
     excess_minor = kept_minor - context.due_minor

@@ -3,18 +3,19 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
-from sqlalchemy import insert, text
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Prepared, Statement
 from marketplace.kernel.money import split_by_weights
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting
-from marketplace.orders import states
+from marketplace.orders import states as order_states
 from marketplace.orders.transitions import LockedOrder
+from marketplace.payments import states
 from marketplace.payments.models import GatewayCharge, QuarantinedCharge
 from marketplace.providers.gateway.payloads import Charge
 
@@ -93,7 +94,7 @@ class LockedQuarantinedCharge:
     @property
     def payable_orders(self) -> list[LockedOrder]:
         """The orders that await payment."""
-        return [order for order in self.orders if order.status == states.PENDING_PAYMENT]
+        return [order for order in self.orders if order.status == order_states.PENDING_PAYMENT]
 
     @property
     def single_order_id(self) -> UUID | None:
@@ -144,16 +145,30 @@ def lock_intent(session: Session, *, intent_id: UUID) -> LockedIntent:
     return _LOCK_INTENT.one(session, intent_id=intent_id)
 
 
+@dataclass(frozen=True)
+class _IntentWithCharge(LockedIntent):
+    """A locked intent, and the record of a charge of that intent, if any."""
+
+    charge_id: UUID | None
+    gateway_charge_id: str | None
+
+
 # A charge reported without an id is stored under its reference. A later report with an id is about the same charge.
-_SELECT_KNOWN_CHARGE = Prepared(
+# Charges are recorded with the orders' locks held, so the statement sees all earlier records.
+_LOCK_INTENT_WITH_CHARGE = Prepared(
     text(
         """
-        SELECT id, gateway_charge_id FROM gateway_charges
-        WHERE gateway_charge_id = :charge_id OR (intent_id = :intent_id
-            AND amount_minor = :amount_minor AND :reference IN (gateway_charge_id, :charge_id))
-        ORDER BY gateway_charge_id = :charge_id DESC LIMIT 1
+        SELECT i.id, i.reference, i.buyer_id, i.amount_minor, i.status, c.id AS charge_id, c.gateway_charge_id
+        FROM payment_intents i LEFT JOIN LATERAL (
+            SELECT id, gateway_charge_id FROM gateway_charges
+            WHERE gateway_charge_id = :charge_id OR (intent_id = :intent_id
+                AND amount_minor = :amount_minor AND i.reference IN (gateway_charge_id, :charge_id))
+            ORDER BY gateway_charge_id = :charge_id DESC LIMIT 1
+        ) c ON true
+        WHERE i.id = :intent_id FOR NO KEY UPDATE OF i
         """
-    )
+    ),
+    row=_IntentWithCharge,
 )
 # With the id stored, another charge of the same amount is recognized as a different charge.
 _SET_GATEWAY_CHARGE_ID = Statement(
@@ -171,36 +186,38 @@ _SET_GATEWAY_CHARGE_ID = Statement(
 )
 
 
-def is_duplicate_charge(session: Session, *, charge: Charge, intent: LockedIntent) -> bool:
-    """Return whether a charge was recorded before, and store its id if the earlier report had none.
+def lock_intent_for_charge(session: Session, *, intent_id: UUID, charge: Charge) -> LockedIntent | None:
+    """Lock a payment intent to apply a charge.
 
-    :param intent: the charge's payment, locked
+    A charge that was recorded before gets its id stored if the earlier report had none.
+
+    :param intent_id: the charge's payment, whose orders must be locked already
+    :return: none if the charge was recorded before
     """
-    stored = _SELECT_KNOWN_CHARGE.first(
-        session,
-        charge_id=charge.id,
-        intent_id=intent.id,
-        amount_minor=charge.amount_minor,
-        reference=intent.reference,
+    intent = _LOCK_INTENT_WITH_CHARGE.one(
+        session, intent_id=intent_id, charge_id=charge.id, amount_minor=charge.amount_minor
     )
-    if stored is not None and stored["gateway_charge_id"] == intent.reference != charge.id:
+    if intent.charge_id is None:
+        return intent
+    if intent.gateway_charge_id == intent.reference != charge.id:
         _SET_GATEWAY_CHARGE_ID.run(
             session,
-            row_id=stored["id"],
+            row_id=intent.charge_id,
             intent_id=intent.id,
             reference=intent.reference,
             charge_id=charge.id,
         )
-    return stored is not None
+    return None
 
 
-_INSERT_CHARGE = Prepared(
-    insert(GatewayCharge).returning(GatewayCharge.id),
-    columns=(
-        *("gateway_charge_id", "intent_id", "outcome", "amount_minor", "fees_minor", "principal_minor"),
-        *("currency", "channel", "ledger_transaction_id", "paid_at", "created_at"),
-    ),
-)
+_INSERT_CHARGE_SQL = """
+    INSERT INTO gateway_charges (gateway_charge_id, intent_id, outcome, amount_minor, fees_minor, principal_minor,
+        currency, channel, ledger_transaction_id, paid_at, created_at)
+    VALUES (:gateway_charge_id, :intent_id, :outcome, :amount_minor, :fees_minor, :principal_minor,
+        :currency, :channel, :ledger_transaction_id, :paid_at, :created_at)
+    RETURNING id
+"""
+_INSERT_CHARGE = Statement(text(_INSERT_CHARGE_SQL))
 
 
 def insert_charge(
@@ -212,22 +229,60 @@ def insert_charge(
     :param transaction_id: the ledger transaction that posted the charge, if any
     :return: the id of the row
     """
-    charge = context.charge
     charge_id: UUID = _INSERT_CHARGE.scalar(
-        session,
-        gateway_charge_id=charge.id,
-        intent_id=context.intent.id,
-        outcome=outcome,
-        amount_minor=charge.amount_minor,
-        fees_minor=charge.fees_minor,
-        principal_minor=context.principal_minor,
-        currency=charge.currency,
-        channel=charge.channel,
-        ledger_transaction_id=transaction_id,
-        paid_at=charge.paid_at,
-        created_at=now,
+        session, **_charge_columns(context, outcome, transaction_id, now=now)
     )
     return charge_id
+
+
+_INSERT_APPLIED_CHARGE = Prepared(
+    text(
+        f"""
+        WITH settled AS (
+            UPDATE payment_intents SET status = :status, gateway_charge_id = :gateway_charge_id,
+                channel = :channel, settled_at = :settled_at, updated_at = :created_at
+            WHERE id = :intent_id
+        )
+        {_INSERT_CHARGE_SQL}
+        """
+    )
+)
+
+
+def insert_applied_charge(
+    session: Session, context: ChargeContext, transaction_id: UUID, *, now: datetime
+) -> UUID:
+    """Insert a charge that pays its orders, and mark its payment as succeeded.
+
+    :param transaction_id: the ledger transaction that posted the charge
+    :return: the id of the row
+    """
+    charge_id: UUID = _INSERT_APPLIED_CHARGE.scalar(
+        session,
+        status=states.INTENT.target(context.intent.status, "settle"),
+        settled_at=context.charge.paid_at or now,
+        **_charge_columns(context, "applied", transaction_id, now=now),
+    )
+    return charge_id
+
+
+def _charge_columns(
+    context: ChargeContext, outcome: str, transaction_id: UUID | None, *, now: datetime
+) -> dict[str, Any]:
+    charge = context.charge
+    return {
+        "gateway_charge_id": charge.id,
+        "intent_id": context.intent.id,
+        "outcome": outcome,
+        "amount_minor": charge.amount_minor,
+        "fees_minor": charge.fees_minor,
+        "principal_minor": context.principal_minor,
+        "currency": charge.currency,
+        "channel": charge.channel,
+        "ledger_transaction_id": transaction_id,
+        "paid_at": charge.paid_at,
+        "created_at": now,
+    }
 
 
 def fee_postings(context: ChargeContext) -> list[Posting]:

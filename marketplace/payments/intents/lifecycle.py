@@ -1,5 +1,6 @@
 """The lifecycle of payment intents: create, check out, initialize at the gateway, verify and close."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -7,13 +8,13 @@ from uuid import UUID
 from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
+from marketplace.infra.db import Prepared, Statement
 from marketplace.kernel.errors import ConflictError, NotFoundError
 from marketplace.kernel.money import CURRENCY
 from marketplace.orders import states as order_states
 from marketplace.orders.deadlines import MAX_PAYMENT_WINDOW, PAYMENT_WINDOW
 from marketplace.orders.placing.place_order import OrderRequest, place_checkout
-from marketplace.orders.transitions import LockedOrder, lock_orders
+from marketplace.orders.transitions import LockedOrder, lock_checkout_of_order, lock_orders
 from marketplace.payments import states, texts
 from marketplace.payments.charges.apply import apply_charge
 from marketplace.payments.charges.charge_context import LockedIntent
@@ -42,13 +43,17 @@ class PaymentTarget:
 
 @dataclass(frozen=True)
 class Intent(LockedIntent):
-    """A live payment intent, read with its row locked."""
+    """A live payment intent, read with its row locked.
+
+    ``is_leased`` tells that this transaction created the intent together with a lease on the initialization.
+    """
 
     checkout_id: UUID | None
     authorization_url: str | None
     access_code: str | None
     opening_until: datetime | None
     callback_url: str | None
+    is_leased: bool
     order_ids: list[UUID]
 
     currency = CURRENCY
@@ -99,32 +104,38 @@ class CheckoutResult:
 
 _INTENT_COLUMNS = """i.id, i.reference, i.buyer_id, i.amount_minor, i.status, i.checkout_id, i.authorization_url,
     i.access_code, i.opening_until, i.callback_url"""
-_LOCK_LIVE_INTENTS = Statement(
+_LOCK_LIVE_INTENTS = Prepared(
     text(
         f"""
-        SELECT {_INTENT_COLUMNS}, (SELECT array_agg(p.order_id ORDER BY p.order_id) FROM payment_allocations p
-            WHERE p.intent_id = i.id) AS order_ids
-        FROM payment_intents i WHERE EXISTS (
-            SELECT FROM payment_allocations a WHERE a.intent_id = i.id AND a.live AND a.order_id = ANY(:order_ids)
+        SELECT {_INTENT_COLUMNS}, false AS is_leased,
+            (SELECT array_agg(p.order_id ORDER BY p.order_id) FROM payment_allocations p
+                WHERE p.intent_id = i.id) AS order_ids
+        FROM payment_intents i WHERE i.id IN (
+            SELECT a.intent_id FROM payment_allocations a WHERE a.live AND a.order_id = ANY(:order_ids)
         ) ORDER BY i.id FOR NO KEY UPDATE OF i
         """
     ),
     row=Intent,
 )
-_INSERT_INTENT = Statement(
+# A stock reservation never gets shorter. Each change of an order's row costs its indexes, so a lease is written and
+# the reservation extended in the statement that creates the intent.
+_EXTENDED_EXPIRY_SQL = """greatest(expires_at,
+    least(CAST(:reserved_until AS timestamptz), created_at + CAST(:max_window AS interval)))"""
+_INSERT_INTENT = Prepared(
     text(
         f"""
         WITH intent AS (
             INSERT INTO payment_intents AS i
-                (buyer_id, checkout_id, amount_minor, status, callback_url, created_at, updated_at)
-            VALUES (:buyer_id, :checkout_id, :amount_minor, :status, :callback_url, :now, :now)
-            RETURNING {_INTENT_COLUMNS}
+                (buyer_id, checkout_id, amount_minor, status, callback_url, opening_until, created_at, updated_at)
+            VALUES (:buyer_id, :checkout_id, :amount_minor, :status, :callback_url, :leased_until, :now, :now)
+            RETURNING {_INTENT_COLUMNS}, i.opening_until IS NOT NULL AS is_leased
         ), allocated AS (
             INSERT INTO payment_allocations (intent_id, order_id, amount_minor)
             SELECT intent.id, a.order_id, a.amount_minor
             FROM intent, unnest(CAST(:order_ids AS uuid[]), CAST(:amounts AS bigint[])) AS a (order_id, amount_minor)
         ), shown AS (
-            UPDATE orders SET payment_reference = intent.reference, payment_status = :status
+            UPDATE orders SET payment_reference = intent.reference, payment_status = :status,
+                expires_at = {_EXTENDED_EXPIRY_SQL}
             FROM intent WHERE orders.id = ANY(:order_ids)
         )
         SELECT *, CAST(:order_ids AS uuid[]) AS order_ids FROM intent
@@ -153,7 +164,13 @@ _CLOSE_INTENT = Statement(
 
 
 def get_or_create_intent(
-    session: Session, *, buyer_id: UUID, target: PaymentTarget, callback_url: str | None, now: datetime
+    session: Session,
+    *,
+    buyer_id: UUID,
+    target: PaymentTarget,
+    callback_url: str | None,
+    now: datetime,
+    leases: bool = False,
 ) -> Intent:
     """Get or create the live intent of a target.
 
@@ -161,6 +178,7 @@ def get_or_create_intent(
     A live intent of other orders is abandoned.
 
     :param callback_url: the page to which the hosted page redirects the buyer
+    :param leases: whether a new intent is leased at once, as by ``lease_initialization``
     :raises NotFoundError: the target does not exist or belongs to another buyer
     :raises NotPayableError: the target is paid, closed or expired, or has a quarantined charge
     """
@@ -196,6 +214,9 @@ def get_or_create_intent(
         callback_url=callback_url,
         order_ids=order_ids,
         amounts=[order.due_minor for order in payable],
+        leased_until=now + INITIALIZATION_LEASE if leases else None,
+        reserved_until=now + PAYMENT_WINDOW if leases else None,
+        max_window=MAX_PAYMENT_WINDOW if leases else None,
         now=now,
     )
 
@@ -234,7 +255,6 @@ _SELECT_ORDERS_BY_TARGET = {
         )
     )
     for target, wanted_orders in {
-        "order_id": "SELECT id, checkout_id FROM orders WHERE id = :order_id AND buyer_id = :buyer_id",
         "checkout_id": "SELECT id, checkout_id FROM orders WHERE checkout_id = :checkout_id AND buyer_id = :buyer_id",
         "reference": """
             SELECT o.id, o.checkout_id FROM payment_intents i
@@ -248,12 +268,15 @@ _SELECT_ORDERS_BY_TARGET = {
 def _lock_payable_orders(
     session: Session, *, buyer_id: UUID, target: PaymentTarget, now: datetime
 ) -> list[LockedOrder]:
-    [(name, value)] = [(name, value) for name, value in vars(target).items() if value is not None]
-    rows = _SELECT_ORDERS_BY_TARGET[name].tuples(session, buyer_id=buyer_id, **{name: value})
-    if not rows:
+    if target.order_id is not None:
+        checkout = lock_checkout_of_order(session, order_id=target.order_id, buyer_id=buyer_id)
+        locked_orders = [order for order in checkout if order.id == target.order_id]
+    else:
+        [(name, value)] = [(name, value) for name, value in vars(target).items() if value is not None]
+        wanted = dict(_SELECT_ORDERS_BY_TARGET[name].tuples(session, buyer_id=buyer_id, **{name: value}))
+        locked_orders = [order for order in lock_orders(session, order_ids=list(wanted)) if wanted[order.id]]
+    if not locked_orders:
         raise NotFoundError("Order or payment not found.")
-    wanted = dict(rows)
-    locked_orders = [order for order in lock_orders(session, order_ids=list(wanted)) if wanted[order.id]]
     unpaid = [order for order in locked_orders if order.status == order_states.PENDING_PAYMENT]
     payable = [order for order in unpaid if order.expires_at > now]
     if payable:
@@ -264,8 +287,13 @@ def _lock_payable_orders(
     raise NotPayableError(texts.ORDER_NOT_PAYABLE.format(statuses=statuses))
 
 
-_SET_INITIALIZATION_LEASE = Statement(
-    text("UPDATE payment_intents SET opening_until = :until WHERE id = :intent_id")
+_LEASE_INITIALIZATION = Statement(
+    text(
+        f"""
+        WITH leased AS (UPDATE payment_intents SET opening_until = :leased_until WHERE id = :intent_id)
+        UPDATE orders SET expires_at = {_EXTENDED_EXPIRY_SQL} WHERE id = ANY(:order_ids)
+        """
+    )
 )
 
 
@@ -277,25 +305,28 @@ def lease_initialization(session: Session, *, intent: Intent, now: datetime) -> 
     :param intent: locked in this transaction
     :return: false if another request holds the lease
     """
+    if intent.is_leased:
+        return True
     if intent.opening_until is not None and intent.opening_until > now:
         return False
-    _SET_INITIALIZATION_LEASE.run(session, intent_id=intent.id, until=now + INITIALIZATION_LEASE)
-    extend_reservations(session, intent=intent, now=now)
+    _LEASE_INITIALIZATION.run(
+        session,
+        intent_id=intent.id,
+        leased_until=now + INITIALIZATION_LEASE,
+        order_ids=intent.order_ids,
+        reserved_until=now + PAYMENT_WINDOW,
+        max_window=MAX_PAYMENT_WINDOW,
+    )
     return True
 
 
 def release_initialization(session: Session, *, intent_id: UUID) -> None:
     """Release the lease after a failed call to the gateway."""
-    _SET_INITIALIZATION_LEASE.run(session, intent_id=intent_id, until=None)
+    session.execute(update(PaymentIntent).where(PaymentIntent.id == intent_id).values(opening_until=None))
 
 
 _EXTEND_RESERVATIONS = Statement(
-    text(
-        """
-        UPDATE orders SET expires_at = greatest(expires_at, least(:until, created_at + :max_window))
-        WHERE id = ANY(:order_ids)
-        """
-    )
+    text(f"UPDATE orders SET expires_at = {_EXTENDED_EXPIRY_SQL} WHERE id = ANY(:order_ids)")
 )
 
 
@@ -307,24 +338,31 @@ def extend_reservations(session: Session, *, intent: Intent, now: datetime) -> N
     :param intent: an intent whose orders are locked in this transaction
     """
     _EXTEND_RESERVATIONS.run(
-        session, order_ids=intent.order_ids, until=now + PAYMENT_WINDOW, max_window=MAX_PAYMENT_WINDOW
+        session,
+        order_ids=intent.order_ids,
+        reserved_until=now + PAYMENT_WINDOW,
+        max_window=MAX_PAYMENT_WINDOW,
     )
 
 
-_RECORD_HOSTED_PAGE = Statement(
+_RECORD_HOSTED_PAGE = Prepared(
     text(
         """
-        WITH shown AS (
-            UPDATE orders SET payment_status = 'pending' FROM payment_allocations a
-            WHERE a.intent_id = :intent_id AND a.live AND orders.id = a.order_id
-                AND orders.status = 'pending_payment'
+        WITH opened AS (
+            UPDATE payment_intents SET status = 'pending', authorization_url = :url, access_code = :access_code,
+                opening_until = NULL, updated_at = :now
+            WHERE id = :intent_id AND status IN ('initialized', 'pending')
+            RETURNING id
+        ), shown AS (
+            UPDATE orders SET payment_status = 'pending' FROM opened WHERE orders.id = ANY(:order_ids)
         )
-        UPDATE payment_intents SET status = 'pending', authorization_url = :url, access_code = :access_code,
-            opening_until = NULL, updated_at = :now
-        WHERE id = :intent_id
+        SELECT id FROM opened
         """
     )
 )
+
+
+_LOCK_INTENT = Statement(text("SELECT status FROM payment_intents WHERE id = :intent_id FOR NO KEY UPDATE"))
 
 
 def record_hosted_page(session: Session, *, intent: Intent, page: PaymentPage, now: datetime) -> Intent:
@@ -334,10 +372,18 @@ def record_hosted_page(session: Session, *, intent: Intent, page: PaymentPage, n
     :raises NotPayableError: an order was paid, cancelled or expired during the call to the gateway. The page's amount
         is outdated, and orders that still await payment get another page.
     """
-    ensure_intent_payable(session, intent=intent)
-    _RECORD_HOSTED_PAGE.run(
-        session, intent_id=intent.id, url=page.authorization_url, access_code=page.access_code, now=now
+    orders = lock_orders(session, order_ids=intent.order_ids)
+    opened = _are_payable(orders) and _RECORD_HOSTED_PAGE.scalar(
+        session,
+        intent_id=intent.id,
+        order_ids=intent.order_ids,
+        url=page.authorization_url,
+        access_code=page.access_code,
+        now=now,
     )
+    if not opened:
+        status = _LOCK_INTENT.scalar(session, intent_id=intent.id)
+        raise NotPayableError(texts.PAYMENT_CHANGED.format(status=status))
     return replace(intent, authorization_url=page.authorization_url, access_code=page.access_code)
 
 
@@ -347,15 +393,15 @@ def ensure_intent_payable(session: Session, *, intent: Intent) -> None:
     :raises NotPayableError: an order does not await payment, or the intent is closed
     """
     status, orders = _lock_intent_and_orders(session, intent_id=intent.id, order_ids=intent.order_ids)
-    is_payable = all(
-        order.status == order_states.PENDING_PAYMENT and order.payment_status != states.QUARANTINED
-        for order in orders
-    )
-    if not (is_payable and states.INTENT.allows(status, "open")):
+    if not (_are_payable(orders) and states.INTENT.allows(status, "open")):
         raise NotPayableError(texts.PAYMENT_CHANGED.format(status=status))
 
 
-_LOCK_INTENT = Statement(text("SELECT status FROM payment_intents WHERE id = :intent_id FOR NO KEY UPDATE"))
+def _are_payable(orders: Iterable[LockedOrder]) -> bool:
+    return all(
+        order.status == order_states.PENDING_PAYMENT and order.payment_status != states.QUARANTINED
+        for order in orders
+    )
 
 
 def _lock_intent_and_orders(

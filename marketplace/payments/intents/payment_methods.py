@@ -80,7 +80,11 @@ def open_hosted_page(
         database,
         gateway,
         get_intent=partial(
-            lifecycle.get_or_create_intent, buyer_id=buyer_id, target=target, callback_url=callback_url
+            lifecycle.get_or_create_intent,
+            buyer_id=buyer_id,
+            target=target,
+            callback_url=callback_url,
+            leases=True,
         ),
         find_initialized=lambda _session, intent: intent.page,
         initialize=lambda intent: gateway.initialize_payment(
@@ -119,7 +123,11 @@ def open_transfer_account(
     :raises InitializationInProgressError: another request has not finished in time
     """
     get_live_intent = partial(
-        lifecycle.get_or_create_intent, buyer_id=buyer_id, target=target, callback_url=callback_url
+        lifecycle.get_or_create_intent,
+        buyer_id=buyer_id,
+        target=target,
+        callback_url=callback_url,
+        leases=True,
     )
 
     def get_intent(session: Session, *, now: datetime) -> Intent:
