@@ -120,6 +120,8 @@ class OrderRow(OrderParties, OrderColumns):
     cancelled_by: str | None
     cancellation_reason: str | None
     revision: int
+    has_refunds: bool
+    _lines: list[tuple[str, str, str | None, int, int, int, int, int]]
 
     @property
     def due_minor(self) -> int:
@@ -127,6 +129,18 @@ class OrderRow(OrderParties, OrderColumns):
         if self.status != states.PENDING_PAYMENT:
             return 0
         return self.total_minor - self.wallet_part_minor - self.accepted_part_minor
+
+    def build_lines(self, media_base_url: str) -> list["OrderLineView"]:
+        """Build the views of the order's lines.
+
+        :param media_base_url: the address of images
+        """
+        return [
+            OrderLineView(
+                self.id, UUID(product_id), title, image_key and f"{media_base_url}/{image_key}", *quantities
+            )
+            for product_id, title, image_key, *quantities in self._lines
+        ]
 
     @property
     def total(self) -> orjson.Fragment:
@@ -276,7 +290,11 @@ _SELECT_ORDER_SQL = f"""
         o.wallet_minor AS wallet_part_minor, o.accepted_minor AS accepted_part_minor, o.currency,
         o.shipping_address, o.delivery_method, o.note, o.tracking_note, o.payment_reference, o.payment_channel,
         o.created_at, o.paid_at, o.accepted_at, o.delivered_at, o.cancelled_at, o.expired_at, o.disputed_at,
-        o.refunded_at, o.cancelled_by, o.cancellation_reason, o.revision
+        o.refunded_at, o.cancelled_by, o.cancellation_reason, o.revision,
+        EXISTS (SELECT FROM refunds r WHERE r.order_id = o.id) AS has_refunds,
+        (SELECT json_agg(json_build_array(i.product_id, i.title, i.image_key, i.unit_price_minor, i.quantity,
+                i.line_total_minor, i.commission_bps, i.refunded_quantity) ORDER BY i.position)
+            FROM order_items i WHERE i.order_id = o.id) AS _lines
     FROM orders o
     JOIN escrows s ON s.order_id = o.id
     JOIN profiles b ON b.id = o.buyer_id
@@ -379,19 +397,6 @@ def count_orders_of_vendor(session: Session, *, vendor_id: UUID) -> VendorOrderC
     return _COUNT_ORDERS_BY_STATUS.one(session, vendor_id=vendor_id)
 
 
-# The cast gives the planner the type of a parameter that is only concatenated.
-_SELECT_ITEMS = Prepared(
-    text(
-        """
-        SELECT order_id, product_id, title, CAST(:media_base_url AS text) || '/' || image_key AS image_url,
-            unit_price_minor, quantity, line_total_minor, commission_bps, refunded_quantity
-        FROM order_items WHERE order_id = ANY(:order_ids) ORDER BY order_id, position
-        """
-    ),
-    row=OrderLineView,
-)
-
-
 def list_order_items(
     session: Session, *, order_id: UUID, caller: Caller, media_base_url: str
 ) -> list[OrderLineView]:
@@ -399,8 +404,8 @@ def list_order_items(
 
     :raises NotFoundError: the order does not exist, or is hidden from the caller
     """
-    fetch_order_with_roles(session, order_id=order_id, caller=caller)
-    return _SELECT_ITEMS.all(session, order_ids=[order_id], media_base_url=media_base_url)
+    order, _ = fetch_order_with_roles(session, order_id=order_id, caller=caller)
+    return order.build_lines(media_base_url)
 
 
 def list_order_events(session: Session, *, order_id: UUID, caller: Caller) -> Sequence[OrderEvent]:
@@ -445,14 +450,15 @@ def _caller_roles(order: OrderRow, caller: Caller) -> list[str]:
 def _build_views(
     session: Session, orders: Sequence[OrderRow], *, roles: list[str], context: OrderViewContext
 ) -> list[OrderView]:
-    if not orders:
-        return []
-    items: dict[UUID, list[OrderLineView]] = {order.id: [] for order in orders}
-    for item in _SELECT_ITEMS.all(session, order_ids=list(items), media_base_url=context.media_base_url):
-        items[item.order_id].append(item)
     summaries = context.summarize_refunds(session, orders, roles == ["vendor"])
     return [
-        OrderView(order, items=items[order.id], summary=summaries[order.id], roles=roles, context=context)
+        OrderView(
+            order,
+            items=order.build_lines(context.media_base_url),
+            summary=summaries[order.id],
+            roles=roles,
+            context=context,
+        )
         for order in orders
     ]
 

@@ -315,7 +315,7 @@ def list_refunds_of_orders(session: Session, *, order_ids: Sequence[UUID]) -> li
 def summarize_refunds(
     session: Session, orders: Sequence[OrderRow], is_for_vendor: bool
 ) -> dict[UUID, RefundSummary]:
-    """Summarize the refunds of orders in one query.
+    """Summarize the refunds of orders, in one query if any order has refunds.
 
     The payment status is ``refund_pending`` while a refund is in transit, then ``refunded`` or ``partially_refunded``.
     A returned charge is listed without changing the payment status if the order was already paid. The same holds for a
@@ -324,7 +324,8 @@ def summarize_refunds(
     :param is_for_vendor: hide the destination of refunds
     """
     refunds_by_order: dict[UUID, list[OrderRefund]] = {order.id: [] for order in orders}
-    for refund in list_refunds_of_orders(session, order_ids=list(refunds_by_order)):
+    refunded_ids = [order.id for order in orders if order.has_refunds]
+    for refund in list_refunds_of_orders(session, order_ids=refunded_ids) if refunded_ids else ():
         refunds_by_order[refund.order_id].append(
             replace(refund, destination=None) if is_for_vendor else refund
         )
