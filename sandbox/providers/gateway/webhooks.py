@@ -6,9 +6,9 @@ import json
 import sqlite3
 import time
 from datetime import datetime
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
-
-import requests
+from urllib.parse import urlsplit
 
 from sandbox.providers.gateway.answers import timestamp
 from sandbox.providers.gateway.context import Gateway
@@ -106,22 +106,17 @@ def _post(gateway: Gateway, body: bytes) -> tuple[int | None, str | None]:
         f"x-{settings.name}-signature": signature(body, settings.secret_key),
         "User-Agent": "sandbox-gateway/1",
     }
+    address = urlsplit(settings.webhook_url)
+    connect = HTTPSConnection if address.scheme == "https" else HTTPConnection
+    connection = connect(address.netloc, timeout=settings.webhook_timeout_seconds)
     try:
-        with requests.Session() as session:
-            # A proxy from the environment must not come between two processes of one machine.
-            session.trust_env = False
-            with session.post(
-                settings.webhook_url,
-                data=body,
-                headers=headers,
-                timeout=settings.webhook_timeout_seconds,
-                allow_redirects=False,
-                # Only the status matters. Streaming avoids reading an endless body.
-                stream=True,
-            ) as response:
-                return response.status_code, None
-    except requests.RequestException as error:
+        connection.request("POST", address.path or "/", body=body, headers=headers)
+        # Only the status matters. The body, which may be endless, is not read.
+        return connection.getresponse().status, None
+    except (OSError, HTTPException) as error:
         return None, f"{type(error).__name__}: {error}"[:MAXIMUM_ERROR_LENGTH]
+    finally:
+        connection.close()
 
 
 def due(connection: sqlite3.Connection, *, now: datetime, limit: int) -> list[sqlite3.Row]:
