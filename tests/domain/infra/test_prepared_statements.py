@@ -44,7 +44,7 @@ def test_values_of_every_type_are_returned_unchanged(any_database: Database) -> 
         "id": uuid4(),
         "at": datetime(2026, 11, 20, 9, 30, tzinfo=UTC),
         "word": "it's 100 % \\ $1",
-        "ids": [uuid4(), uuid4()],
+        "ids": [None, uuid4(), uuid4()],
         "none": None,
     }
 
@@ -69,6 +69,18 @@ def test_constants_need_no_parameters(any_database: Database) -> None:
     with any_database.reading() as session:
         assert statement.all(session) == [{"word": "it's", "number": 7}]
         assert statement.all(session, unused="parameter") == [{"word": "it's", "number": 7}]
+
+
+def test_statement_with_array_parameter_is_planned_once(own_database: Database) -> None:
+    statement = Prepared(text("SELECT o.number FROM orders o WHERE o.id = ANY(:ids)"))
+    plans = text(
+        "SELECT sum(generic_plans), sum(custom_plans) FROM pg_prepared_statements WHERE name = :name"
+    )
+
+    with own_database.reading() as session:
+        for _ in range(8):
+            statement.all(session, ids=[uuid4()])
+        assert session.execute(plans, {"name": statement._name}).one() == (8, 0)
 
 
 def test_each_connection_prepares_a_statement_once(own_database: Database) -> None:

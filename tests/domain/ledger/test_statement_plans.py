@@ -196,3 +196,27 @@ def test_statement_export_uses_bounded_memory(long_statement: LongStatement) -> 
     assert len(ids) == 10_000
     # A batch of rows plus the ids fit. All rows would take more than 10 MiB.
     assert peak.mebibytes < 5
+
+
+def test_posting_reads_only_its_own_entries(long_statement: LongStatement) -> None:
+    session = long_statement.session
+    read = text(
+        "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'ledger_entries'"
+    )
+    wallet = accounts.wallet(uuid4())
+
+    def entries_read_by_posting() -> int:
+        before = session.scalars(read).one()
+        post_transaction(
+            session,
+            kind="gift",
+            source=uuid4().hex,
+            description="Of a test",
+            postings=[Posting(accounts.GATEWAY_CLEARING, "debit", 1), Posting(wallet, "credit", 1)],
+            now=NOW,
+        )
+        session.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
+        return int(session.scalars(read).one() - before)
+
+    # The first posting opens the account.
+    assert max(entries_read_by_posting(), entries_read_by_posting()) <= 10

@@ -114,6 +114,40 @@ class TestInitialization:
         lifecycle.release_initialization(session, intent_id=intent.id)
         assert lease(46)
 
+    @pytest.mark.parametrize("leases", [True, False])
+    def test_only_leased_intent_extends_the_reservation(
+        self, session: Session, shop: Shop, order_id: UUID, *, leases: bool
+    ) -> None:
+        created = lifecycle.get_or_create_intent(
+            session,
+            buyer_id=shop.buyer.id,
+            target=PaymentTarget(order_id=order_id),
+            callback_url=None,
+            now=later(minutes=10),
+            leases=leases,
+        )
+
+        assert created.is_leased is leases
+        assert created.opening_until == (later(minutes=10) + INITIALIZATION_LEASE if leases else None)
+        expiry = row_of(session, "orders", id=order_id)["expires_at"]
+        assert expiry == later(minutes=40 if leases else 30)
+
+    def test_lease_of_creator_excludes_other_requests(
+        self, session: Session, shop: Shop, order_id: UUID
+    ) -> None:
+        created = lifecycle.get_or_create_intent(
+            session,
+            buyer_id=shop.buyer.id,
+            target=PaymentTarget(order_id=order_id),
+            callback_url=None,
+            now=NOW,
+            leases=True,
+        )
+        found = make_intent(session, shop, order_id)
+
+        assert lifecycle.lease_initialization(session, intent=created, now=NOW)
+        assert not lifecycle.lease_initialization(session, intent=found, now=NOW)
+
     def test_hosted_page_is_stored(
         self, session: Session, shop: Shop, order_id: UUID, intent: Intent
     ) -> None:
