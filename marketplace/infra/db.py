@@ -426,6 +426,21 @@ _DIALECT = postgresql.psycopg2.dialect(paramstyle="pyformat")  # type: ignore[no
 Json = functools.partial(psycopg2.extras.Json, dumps=lambda value: orjson.dumps(value).decode())
 
 
+def _argument(value: Any) -> Any:
+    """Return an argument of EXECUTE as an untyped literal where possible.
+
+    A prepared statement knows its types. The casts of the driver cost both sides as much as the values.
+    """
+    kind = type(value)
+    if kind is UUID:
+        return str(value)
+    if kind is datetime:
+        return value.isoformat()
+    if kind is list and UUID in map(type, value):
+        return f"{{{','.join(['NULL' if item is None else str(item) for item in value])}}}"
+    return value
+
+
 class Prepared(Statement[_RowT]):
     """A prepared statement: the server parses the text once per connection and reuses the plan.
 
@@ -460,5 +475,5 @@ class Prepared(Statement[_RowT]):
         if self._name not in prepared_names:
             cursor.execute(self._prepare, ())
             prepared_names.add(self._name)
-        cursor.execute(self._call, parameters)
+        cursor.execute(self._call, {name: _argument(value) for name, value in parameters.items()})
         return cursor

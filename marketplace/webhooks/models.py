@@ -21,6 +21,8 @@ class InboxEvent(Entity):
         CheckConstraint(
             "status IN ('received', 'retrying', 'processed', 'duplicate', 'ignored', 'dead')", name="status"
         ),
+        # A received row gets its id only when it is processed.
+        Index("ix_webhook_inbox_dedupe_id", "dedupe_id", postgresql_where=text("dedupe_id IS NOT NULL")),
         Index("ix_webhook_inbox_due", "due_at", postgresql_where=text("status IN ('received', 'retrying')")),
         Index(
             "ix_webhook_inbox_received",
@@ -55,7 +57,7 @@ class InboxEvent(Entity):
     body: Mapped[bytes] = mapped_column(LargeBinary, info={"personal": "event"})
     status: Mapped[str] = mapped_column(server_default="received")
     event_type: Mapped[str | None]
-    dedupe_id: Mapped[str | None] = mapped_column(index=True, info={"personal": "phone"})
+    dedupe_id: Mapped[str | None] = mapped_column(info={"personal": "phone"})
     reference: Mapped[str | None] = mapped_column(comment="The gateway's reference of the charge or transfer")
     attempts: Mapped[int] = mapped_column(server_default=text("0"))
     # The time of the next attempt; for a dead event, the time of the last attempt.

@@ -49,7 +49,7 @@ def upgrade() -> None:
     );
     COMMENT ON COLUMN webhook_inbox.reference IS 'The gateway''s reference of the charge or transfer';
     CREATE INDEX ix_webhook_inbox_received ON webhook_inbox (received_at DESC, id DESC) INCLUDE (status);
-    CREATE INDEX ix_webhook_inbox_dedupe_id ON webhook_inbox (dedupe_id);
+    CREATE INDEX ix_webhook_inbox_dedupe_id ON webhook_inbox (dedupe_id) WHERE dedupe_id IS NOT NULL;
     CREATE INDEX ix_webhook_inbox_reference ON webhook_inbox (reference) WHERE reference IS NOT NULL;
     CREATE INDEX ix_webhook_inbox_due ON webhook_inbox (due_at) WHERE status IN ('received', 'retrying');
     CREATE INDEX ix_webhook_inbox_type ON webhook_inbox (event_type, received_at DESC, id DESC)
