@@ -50,7 +50,9 @@ class Order(Timestamped, Entity):
             "vendor_id",
             postgresql_where=text("status IN ('paid_escrow', 'processing', 'shipped', 'disputed')"),
         ),
-        Index("ix_orders_unpaid", "expires_at", postgresql_where=text("status = 'pending_payment'")),
+        # For the limit of a buyer, and for the sweep, which reads all unpaid orders: those of the last hour. With the
+        # deadline in the index, each request for a payment page would write to all indexes.
+        Index("ix_orders_unpaid", "buyer_id", postgresql_where=text("status = 'pending_payment'")),
         Index("ix_orders_created", "created_at", "id"),
         Index("ix_orders_campus", "campus_id", text("id DESC")),
         Index("ix_orders_status", "status", "created_at", "id"),

@@ -86,7 +86,7 @@ def upgrade() -> None:
     CREATE INDEX ix_orders_campus ON orders (campus_id, id DESC);
     CREATE INDEX ix_orders_checkout ON orders (checkout_id) WHERE checkout_id IS NOT NULL;
     CREATE INDEX ix_orders_created ON orders (created_at, id);
-    CREATE INDEX ix_orders_unpaid ON orders (expires_at) WHERE status = 'pending_payment';
+    CREATE INDEX ix_orders_unpaid ON orders (buyer_id) WHERE status = 'pending_payment';
     CREATE INDEX ix_orders_status ON orders (status, created_at, id);
     CREATE INDEX ix_orders_vendor_in_escrow ON orders (status, vendor_id)
         WHERE status IN ('paid_escrow', 'processing', 'shipped', 'disputed');
