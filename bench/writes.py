@@ -93,7 +93,6 @@ class Writes:
             recorded,
             {
                 row_id("shipped", order): "order",
-                row_id("store", store): "store",
                 row_id("merchant", store): "merchant",
                 _account(store): "account",
             },
@@ -171,7 +170,6 @@ class Writes:
                 store = number % RELEASING_STORES
                 values = {
                     "order": row_id("shipped", number),
-                    "store": row_id("store", store),
                     "merchant": row_id("merchant", store),
                     "account": _account(store),
                 }
@@ -182,14 +180,13 @@ class Writes:
             r"\set n :first + :i * :clients + :client_id",
             rf"\set s :n % {RELEASING_STORES}",
             rf"\set order {FIRST_NUMBER} + :n",
-            *(rf"\set {name} {FIRST_NUMBER} + :s" for name in ("store", "merchant")),
+            rf"\set merchant {FIRST_NUMBER} + :s",
         ]
         accounts = ", ".join(_account(store) for store in range(RELEASING_STORES))
         values = {
             "order": _textual("shipped", "order"),
-            "store": _textual("store"),
             "merchant": _textual("merchant"),
-            "account": f"(ARRAY[{accounts}])[:s + 1]",
+            "account": f"(CAST(ARRAY[{accounts}] AS uuid[]))[:s + 1]",
         }
         return Part(
             "pin",
@@ -327,7 +324,7 @@ def _textual(kind: str, variable: str = "") -> str:
 
 
 def _account(store: int) -> str:
-    return f"'{vendor_payable(UUID(row_id('store', store))).id}'::uuid"
+    return f"'{vendor_payable(UUID(row_id('store', store))).id}'"
 
 
 def _gateway_seconds(log: Path) -> dict[str, float]:

@@ -436,8 +436,6 @@ def _argument(value: Any) -> Any:
         return str(value)
     if kind is datetime:
         return value.isoformat()
-    if kind is list and UUID in map(type, value):
-        return f"{{{','.join(['NULL' if item is None else str(item) for item in value])}}}"
     return value
 
 
