@@ -12,14 +12,15 @@ from sqlalchemy.orm import Session
 from commands.console.database import build_services
 from commands.console.failures import CommandFailedError
 from commands.console.progress import Stages
-from commands.seeding import orders, people, pictures, products, promotions
+from commands.seeding import orders, people, pictures, products, promotions, staff_work
 from commands.seeding.categories import load_categories
-from commands.seeding.loading import ProgressCallback, SeededKind, seeded_id
+from commands.seeding.loading import ProgressCallback
 from marketplace.catalog import cache_tags
 from marketplace.catalog.models import Image
 from marketplace.catalog.search import index_maintenance
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.sessions import driver_cursor
+from marketplace.kernel.demo_ids import SeededKind, seeded_id
 from marketplace.models import metadata
 from marketplace.platform.models import Campus
 from marketplace.providers.storage import S3ObjectStorage
@@ -38,7 +39,7 @@ class DatabaseState(Enum):
 
 @click.command(
     help=f"""Load demo data: two campuses, stores, {products.DEMO_PRODUCTS} products with pictures, the personas,
-    orders in each status, and flash sales, banners and vibes.
+    orders in each status, flash sales, banners and vibes, and a payout batch and a proposal for the staff.
 
     The data is the same on every run, and existing rows stay unchanged. You can repeat the command, for example to
     add products for a load test. It is refused if ENVIRONMENT is production.
@@ -112,11 +113,12 @@ def seed_database(services: Services, *, product_count: int, now: datetime, stag
         placed = orders.create_orders(services, checkout=checkout, now=now, progress=progress)
     # Orders come first, because they were placed at regular prices before any sale.
     promoted = services.database.in_transaction(promotions.load_promotions, now=now)
+    filed = services.database.in_transaction(staff_work.load_staff_work, now=now)
     # Query plans for empty tables are slow.
     with services.database.reading() as session, driver_cursor(session) as cursor:
         cursor.execute(f"ANALYZE {', '.join(metadata.tables)}")
     return (
-        f"Added {added} products, {placed} orders and {promoted} promotions."
+        f"Added {added} products, {placed} orders, {promoted} promotions and {filed} items of staff work."
         f" The demo data now has {product_count} products."
     )
 

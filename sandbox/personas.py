@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 from uuid import UUID
 
+from marketplace.kernel.demo_ids import persona_id
+
 Role = Literal["buyer", "vendor", "staff"]
 StaffRole = Literal["admin", "finance", "orders", "support", "moderator", "compliance", "campus_rep"]
 AccountStatus = Literal["active", "restricted", "suspended"]
@@ -58,8 +60,7 @@ def _persona(
 ) -> Persona:
     return Persona(
         name=name,
-        # An id of version 7 with a timestamp of zero sorts before every id that the service creates.
-        user_id=UUID(f"00000000-0000-7000-8000-{number:012d}"),
+        user_id=persona_id(number),
         email=f"{name}@{EMAIL_DOMAIN}",
         full_name=full_name,
         phone=f"+234700000{number:04d}",

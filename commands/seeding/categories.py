@@ -7,7 +7,8 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from commands.seeding.loading import SeededKind, copy_rows, load_data, seeded_id
+from commands.seeding.loading import copy_rows, load_data
+from marketplace.kernel.demo_ids import category_id
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,7 @@ def _walk(
 ) -> Iterator[SeededCategory]:
     for position, node in enumerate(nodes):
         slug = re.sub(r"[^a-z0-9]+", "-", node.name.lower()).strip("-")
-        # Ids derive from names, so a category that is added later changes no other id.
-        own = seeded_id(SeededKind.CATEGORY, int.from_bytes(slug.encode()) % 4_294_967_291)
+        own = category_id(slug)
         lineage = (*parents, own)
         top = position if root is None else root
         yield SeededCategory(own, parents[-1] if parents else None, slug, position, lineage, top, node)

@@ -1,23 +1,23 @@
-"""Loading of demo data: JSON files, ids that are stable across runs, and rows by COPY."""
+"""Loading of demo data: JSON files, rows by COPY, and fixed ids."""
 
-import hashlib
 import io
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime
-from enum import IntEnum
 from importlib import resources
-from itertools import islice
+from itertools import count, islice
 from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
-from uuid import UUID
 
 import orjson
 from marshmallow import Schema, ValidationError
 from marshmallow.fields import Boolean, Field, Float, Integer, List, Nested, String
+from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from marketplace.infra.sessions import driver_cursor
+from marketplace.kernel.demo_ids import SeededKind, seeded_id
 
 Record = TypeVar("Record")
 
@@ -28,36 +28,6 @@ _SCALARS: Final[dict[Any, type[Field[Any]]]] = {str: String, int: Integer, float
 _BATCH_ROWS = 5_000
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 _QUOTES = str.maketrans({"\\": "\\\\", '"': '\\"'})
-
-
-class SeededKind(IntEnum):
-    """The kind of a seeded row. The numbers are part of the ids and must never change."""
-
-    CAMPUS = 1
-    HOSTEL = 2
-    HUB = 3
-    CATEGORY = 4
-    PERSON = 5
-    VENDOR = 6
-    PRODUCT = 7
-    IMAGE = 8
-    ADDRESS = 9
-    PAYOUT_ACCOUNT = 10
-
-
-def seeded_id(kind: SeededKind, number: int) -> UUID:
-    """Return the id of a seeded row.
-
-    The layout is that of a UUID of version 7. Kind and number form the timestamp, which is before 1972. Seeded ids of a
-    kind sort by number, and before all ids that the service creates.
-
-    :param number: number of the row within the kind, below 2^32
-    """
-    digest = int.from_bytes(hashlib.blake2b(f"{kind.value}:{number}".encode(), digest_size=10).digest())
-    moment = kind.value << 32 | number
-    return UUID(
-        int=moment << 80 | 7 << 76 | (digest >> 64 & 0xFFF) << 64 | 0b10 << 62 | digest & ((1 << 62) - 1)
-    )
 
 
 class InvalidDataError(ValueError):
@@ -166,3 +136,23 @@ def _format_copy_field(value: Any) -> str:
     if isinstance(value, list | tuple):
         value = "{" + ",".join(f'"{str(item).translate(_QUOTES)}"' for item in value) + "}"
     return str(value).translate(_ESCAPES)
+
+
+@contextmanager
+def fixed_ids(session: Session, kinds: Mapping[type[Any], SeededKind]) -> Iterator[None]:
+    """Give new rows of some tables seeded ids instead of ids of the database, numbered from 1 within the block.
+
+    :param kinds: the kind of seeded id for each mapped class
+    """
+    numbers = {model: count(1) for model in kinds}
+
+    def assign_ids(flushing: Session, *_facts: object) -> None:
+        for row in flushing.new:
+            if type(row) in kinds and row.id is None:
+                row.id = seeded_id(kinds[type(row)], next(numbers[type(row)]))
+
+    event.listen(session, "before_flush", assign_ids)
+    try:
+        yield
+    finally:
+        event.remove(session, "before_flush", assign_ids)

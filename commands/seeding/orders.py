@@ -7,18 +7,20 @@ from typing import Any
 from uuid import UUID
 
 import requests
-from sqlalchemy import text
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from commands.seeding.loading import ProgressCallback, SeededKind, load_data, seeded_id
+from commands.seeding.loading import ProgressCallback, load_data
 from commands.seeding.people import STORES, STUDENTS, student_id
 from commands.seeding.products import DEMO_PRODUCTS, build_product
+from marketplace.audit.operations import Act
 from marketplace.cart.operations import RequestedItem
 from marketplace.identity.queries import Caller, find_caller
-from marketplace.infra.db import Statement
+from marketplace.kernel.demo_ids import SeededKind, seeded_id
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.orders import operations, states
 from marketplace.orders.deadlines import PAYMENT_WINDOW
+from marketplace.orders.models import Order
 from marketplace.orders.pin import delivery_pin
 from marketplace.orders.placing.place_order import Delivery, OrderRequest, place_order
 from marketplace.orders.transitions import SYSTEM, lock_order
@@ -26,6 +28,7 @@ from marketplace.payments.intents import lifecycle as payments
 from marketplace.payments.intents.lifecycle import PaymentTarget
 from marketplace.payments.intents.payment_methods import open_hosted_page
 from marketplace.payments.refunds import order_cancellation
+from marketplace.payments.refunds.admin_refund import RefundRequest, process_refund
 from marketplace.providers.gateway.payments import PaymentGateway, customer_email
 from marketplace.services import Services
 from sandbox.personas import persona_named
@@ -65,17 +68,18 @@ class OrderScenario:
 _BUYER_IDS = {name: persona_named(name).user_id for name in ("buyer", "buyer2")} | {
     f"student{number}": student_id(number) for number in range(1, STUDENTS + 1)
 }
-# Sorted by time, because ids and order numbers grow with time. Personas have no unpaid orders, which are limited.
-# The last order is unpaid, so that it exists even without a gateway.
+# Sorted by time, because ids and order numbers grow with time. The last order is unpaid, so that it exists even
+# without a gateway. Only the buyer persona has an unpaid order, because unpaid orders are limited.
 ORDER_SCENARIOS = load_data("orders", tuple[OrderScenario, ...])
-_PAID_STATUSES = (states.PAID_ESCROW, states.PROCESSING, states.SHIPPED, states.DELIVERED)
+_PAID_STATUSES = (states.PAID_ESCROW, states.PROCESSING, states.SHIPPED, states.DELIVERED, states.REFUNDED)
 # Source status, target status, final statuses of scenarios that take the step, and time since the order was placed.
 _STEPS = (
     (states.PENDING_PAYMENT, states.CANCELLED, (states.CANCELLED,), timedelta(minutes=10)),
     (states.PENDING_PAYMENT, states.EXPIRED, (states.EXPIRED,), PAYMENT_WINDOW + timedelta(minutes=1)),
-    (states.PAID_ESCROW, states.PROCESSING, _PAID_STATUSES[1:], timedelta(minutes=40)),
-    (states.PROCESSING, states.SHIPPED, _PAID_STATUSES[2:], timedelta(hours=5)),
-    (states.SHIPPED, states.DELIVERED, _PAID_STATUSES[3:], timedelta(hours=24)),
+    (states.PAID_ESCROW, states.PROCESSING, _PAID_STATUSES[1:4], timedelta(minutes=40)),
+    (states.PROCESSING, states.SHIPPED, _PAID_STATUSES[2:4], timedelta(hours=5)),
+    (states.SHIPPED, states.DELIVERED, _PAID_STATUSES[3:4], timedelta(hours=24)),
+    (states.PAID_ESCROW, states.REFUNDED, (states.REFUNDED,), timedelta(hours=24)),
 )
 
 
@@ -144,7 +148,7 @@ class SandboxCheckout:
 
 def has_all_scenarios(session: Session) -> bool:
     """Return whether the last scenario has been played. Scenarios with paid orders may be missing."""
-    return _find_order(session, ORDER_SCENARIOS[-1]) is not None
+    return _find_order(session, len(ORDER_SCENARIOS)) is not None
 
 
 def create_orders(
@@ -158,7 +162,7 @@ def create_orders(
     :return: number of placed orders
     """
     placed = 0
-    for number, scenario in enumerate(ORDER_SCENARIOS):
+    for number, scenario in enumerate(ORDER_SCENARIOS, 1):
         if scenario.status not in _PAID_STATUSES or checkout is not None:
             placed += _create_order(services, scenario, number=number, checkout=checkout, now=now)
         progress(1)
@@ -178,14 +182,14 @@ def _create_order(
     with database.reading() as session:
         buyer = get_caller(session, scenario.buyer_id)
         vendor = get_caller(session, STORES[scenario.store - 1].user_id)
-        existing_order = _find_order(session, scenario)
-    order = existing_order or database.in_transaction(_place_scenario_order, scenario, buyer, at)
+        existing_order = _find_order(session, number)
+    order = existing_order or database.in_transaction(_place_scenario_order, scenario, number, buyer, at)
     status = order["status"]
     if status == states.PENDING_PAYMENT and scenario.status in _PAID_STATUSES and checkout is not None:
         checkout.pay(
             buyer=buyer,
             order_id=order["id"],
-            channel=("card", "bank_transfer", "ussd")[number % 3],
+            channel=("card", "bank_transfer", "ussd")[(number - 1) % 3],
             now=at + timedelta(minutes=4),
         )
         status = states.PAID_ESCROW
@@ -207,18 +211,13 @@ def _create_order(
     return existing_order is None
 
 
-_SELECT_PLACED_ORDER = Statement(
-    text(
-        """
-        SELECT o.id, o.status, o.pin_counter FROM orders o JOIN order_items i ON i.order_id = o.id
-        WHERE o.buyer_id = :buyer_id AND i.product_id = :product_id ORDER BY o.id LIMIT 1
-        """
-    )
-)
-
-
-def _find_order(session: Session, scenario: OrderScenario) -> dict[str, Any] | None:
-    return _SELECT_PLACED_ORDER.first(session, buyer_id=scenario.buyer_id, product_id=scenario.product_id)
+def _find_order(session: Session, number: int) -> dict[str, Any] | None:
+    order = session.execute(
+        select(Order.id, Order.status, Order.pin_counter).where(
+            Order.id == seeded_id(SeededKind.ORDER, number)
+        )
+    ).one_or_none()
+    return order._asdict() if order else None
 
 
 def get_caller(session: Session, user_id: UUID) -> Caller:
@@ -233,7 +232,7 @@ def get_caller(session: Session, user_id: UUID) -> Caller:
 
 
 def _place_scenario_order(
-    session: Session, scenario: OrderScenario, buyer: Caller, at: datetime
+    session: Session, scenario: OrderScenario, number: int, buyer: Caller, at: datetime
 ) -> dict[str, Any]:
     if scenario.pickup:
         delivery = Delivery(method="pickup", hub_id=seeded_id(SeededKind.HUB, 1))
@@ -241,8 +240,9 @@ def _place_scenario_order(
         address_number = list(_BUYER_IDS).index(scenario.buyer) + 1
         delivery = Delivery(method="delivery", address_id=seeded_id(SeededKind.ADDRESS, address_number))
     items = [RequestedItem(scenario.product_id, scenario.quantity)]
-    place_order(session, request=OrderRequest(buyer, items, delivery), now=at)
-    return _find_order(session, scenario) or {}
+    request = OrderRequest(buyer, items, delivery)
+    place_order(session, request=request, now=at, order_id=seeded_id(SeededKind.ORDER, number))
+    return _find_order(session, number) or {}
 
 
 def _advance_order(
@@ -274,3 +274,7 @@ def _advance_order(
             operations.release_on_pin(
                 session, order_id=order_id, caller=vendor, pin=pin, pin_key=key, now=now
             )
+        case states.REFUNDED:
+            refund = RefundRequest("wallet", "The store can no longer deliver the perfume.")
+            act = Act("finance", now, user_id=persona_named("finance").user_id)
+            process_refund(session, order_id=order_id, act=act, refund_request=refund)

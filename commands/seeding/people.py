@@ -9,7 +9,8 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from commands.seeding.categories import ROOT_NAMES
-from commands.seeding.loading import SeededKind, copy_rows, load_data, seeded_id
+from commands.seeding.loading import copy_rows, load_data
+from marketplace.kernel.demo_ids import SeededKind, seeded_id
 from marketplace.payouts.models import PayoutAccount
 from sandbox.personas import EMAIL_DOMAIN, MAIN_CAMPUS, PERSONAS, SECOND_CAMPUS, STORE_NAMES, persona_named
 
@@ -244,18 +245,20 @@ def _load_stores(session: Session, *, vendors: int, now: datetime) -> None:
 
 
 def _load_payout_accounts(session: Session, *, vendors: int, now: datetime) -> None:
+    buyer = persona_named("buyer")
+    holders = [(store.number, store.user_id, store.owner) for store in STORES[:vendors]]
     rows = []
-    for store in STORES[:vendors]:
-        chance = random.Random(f"store:{store.number}")  # noqa: S311 - reproducible on purpose
+    for number, user_id, name in [*holders, (LOAD_VENDORS + 1, buyer.user_id, buyer.full_name)]:
+        chance = random.Random(f"store:{number}")  # noqa: S311 - reproducible on purpose
         bank = chance.choice(_DATA.banks)
         rows.append(
             {
-                "id": seeded_id(SeededKind.PAYOUT_ACCOUNT, store.number),
-                "user_id": store.user_id,
+                "id": seeded_id(SeededKind.PAYOUT_ACCOUNT, number),
+                "user_id": user_id,
                 "bank_code": bank.code,
                 "bank_name": bank.name,
                 "account_number": f"{chance.randrange(10**9, 10**10)}",
-                "account_name": store.owner.upper(),
+                "account_name": name.upper(),
                 # A new bank account holds payouts for a day, which this account has long passed.
                 "created_at": now - timedelta(days=90),
             }

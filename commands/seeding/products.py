@@ -10,8 +10,9 @@ import orjson
 from sqlalchemy.orm import Session
 
 from commands.seeding.categories import LEAF_CATEGORIES, SeededCategory
-from commands.seeding.loading import ProgressCallback, SeededKind, copy_rows, load_data, seeded_id
+from commands.seeding.loading import ProgressCallback, copy_rows, load_data
 from commands.seeding.people import DEMO_VENDORS, LOAD_VENDORS, STORES, SeededStore, campus_id
+from marketplace.kernel.demo_ids import SeededKind, seeded_id
 
 # Number of demo products. Each has its own pictures, which the products of load tests reuse.
 DEMO_PRODUCTS = 300

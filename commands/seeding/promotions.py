@@ -7,17 +7,24 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from commands.seeding.categories import ROOT_NAMES
-from commands.seeding.loading import SeededKind, load_data, seeded_id
+from commands.seeding.loading import fixed_ids, load_data
 from commands.seeding.orders import get_caller
 from commands.seeding.people import campus_id
 from commands.seeding.products import DEMO_PRODUCTS, build_product
 from marketplace.audit.operations import Act
 from marketplace.catalog.promotions import banners, featured, flash_sales, vibes
 from marketplace.catalog.promotions.flash_sales import Discount
-from marketplace.catalog.promotions.models import Vibe
+from marketplace.catalog.promotions.models import Banner, FeaturedProduct, FlashSale, Vibe
+from marketplace.kernel.demo_ids import SeededKind, seeded_id
 from sandbox.personas import MAIN_CAMPUS, persona_named
 
 _FEATURED_COUNT = 8
+_KINDS = {
+    FlashSale: SeededKind.FLASH_SALE,
+    Banner: SeededKind.BANNER,
+    Vibe: SeededKind.VIBE,
+    FeaturedProduct: SeededKind.FEATURED_PRODUCT,
+}
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,13 @@ def load_promotions(session: Session, *, now: datetime) -> int:
     if session.scalar(select(Vibe.id).where(Vibe.slug == _DATA.vibes[0].slug)) is not None:
         return 0
     act = Act("moderator", now, user_id=get_caller(session, persona_named("moderator").user_id).id)
+    with fixed_ids(session, _KINDS):
+        return _create_promotions(session, act)
+
+
+def _create_promotions(session: Session, act: Act) -> int:
+    """Create all promotions, and return the number."""
+    now = act.now
     wares = [
         item for item in map(build_product, range(1, DEMO_PRODUCTS + 1)) if item.store.campus == MAIN_CAMPUS
     ]

@@ -91,12 +91,15 @@ class Checkout:
     due_minor: int
 
 
-def place_order(session: Session, *, request: OrderRequest, now: datetime) -> UUID:
+def place_order(
+    session: Session, *, request: OrderRequest, now: datetime, order_id: UUID | None = None
+) -> UUID:
     """Place an order with a single vendor, reserve the stock and create the escrow record.
 
     The order waits 30 minutes for payment, unless the wallet pays all of it. An order of the whole cart empties the
     cart.
 
+    :param order_id: the id of a demo order; None for a new id
     :return: the order's id
     :raises ValidationError: an item, the address or the hub is not available; the error names each
     :raises TooManyUnpaidOrdersError: the buyer already has five unpaid orders
@@ -108,10 +111,10 @@ def place_order(session: Session, *, request: OrderRequest, now: datetime) -> UU
     planned = _plan_orders(
         session, request, _lock_requested_items(session, request), single_vendor=True, now=now
     )
-    [order_id] = _write_orders(session, request, planned, checkout_id=None, now=now)
+    [placed_id] = _write_orders(session, request, planned, checkout_id=None, now=now, order_id=order_id)
     if request.items is None:
         cart_operations.clear_cart(session, user_id=request.buyer.id)
-    return order_id
+    return placed_id
 
 
 def place_checkout(session: Session, *, request: OrderRequest, now: datetime) -> Checkout:
@@ -263,12 +266,15 @@ def _write_orders(
     *,
     checkout_id: UUID | None,
     now: datetime,
+    order_id: UUID | None = None,
 ) -> list[UUID]:
     address = _resolve_delivery_address(
         session, request.delivery, buyer=request.buyer, campus_id=planned[0].campus_id
     )
     order_ids = [
-        _insert_order(session, request, order, address=address, checkout_id=checkout_id, now=now)
+        _insert_order(
+            session, request, order, address=address, checkout_id=checkout_id, now=now, order_id=order_id
+        )
         for order in planned
     ]
     _pay_from_wallet(
@@ -321,10 +327,11 @@ _INSERT_ORDER = Prepared(
     text(
         """
         WITH placed AS (
-            INSERT INTO orders (buyer_id, vendor_id, campus_id, checkout_id, status, subtotal_minor,
+            INSERT INTO orders (id, buyer_id, vendor_id, campus_id, checkout_id, status, subtotal_minor,
                 delivery_fee_minor, service_fee_minor, discount_minor, total_minor, wallet_minor,
                 delivery_method, shipping_address, note, expires_at, created_at, updated_at)
-            VALUES (:buyer_id, :vendor_id, :campus_id, :checkout_id, :status, :subtotal_minor,
+            VALUES (coalesce(CAST(:order_id AS uuid), uuidv7()),
+                :buyer_id, :vendor_id, :campus_id, :checkout_id, :status, :subtotal_minor,
                 :delivery_fee_minor, :service_fee_minor, :discount_minor, :total_minor, :wallet_minor,
                 :delivery_method, :shipping_address, :note, :expires_at, :now, :now)
             RETURNING id
@@ -358,10 +365,12 @@ def _insert_order(
     address: dict[str, Any],
     checkout_id: UUID | None,
     now: datetime,
+    order_id: UUID | None,
 ) -> UUID:
     price = order.price
-    order_id: UUID = _INSERT_ORDER.scalar(
+    inserted_id: UUID = _INSERT_ORDER.scalar(
         session,
+        order_id=order_id,
         buyer_id=request.buyer.id,
         vendor_id=order.vendor_id,
         campus_id=order.campus_id,
@@ -387,7 +396,7 @@ def _insert_order(
         commissions=[line.commission_bps for line in order.lines],
         sales=[line.flash_sale_id for line in order.lines],
     )
-    return order_id
+    return inserted_id
 
 
 def _pay_from_wallet(
