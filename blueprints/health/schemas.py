@@ -2,23 +2,26 @@
 
 from marshmallow import fields
 
+from blueprints.http.field_docs import doc
 from blueprints.http.fields import Schema
 
 
 class LivenessView(Schema):
     """The liveness of the process."""
 
-    status = fields.String(required=True)
+    status = fields.String(
+        required=True, metadata=doc("`live`; of the readiness `ready` or `not_ready`.", "live")
+    )
 
 
 class ReadinessChecks(Schema):
     """The state of each dependency: `up` or `down`."""
 
-    database = fields.String(required=True)
-    cache = fields.String(required=True)
+    database = fields.String(required=True, metadata=doc("State of PostgreSQL.", "up"))
+    cache = fields.String(required=True, metadata=doc("State of the cache server.", "up"))
 
 
 class ReadinessView(LivenessView):
     """The readiness of the service."""
 
-    checks = fields.Nested(ReadinessChecks, required=True)
+    checks = fields.Nested(ReadinessChecks, required=True, metadata=doc("State of each dependency."))

@@ -11,10 +11,11 @@ from flask_smorest import Api
 from marshmallow import INCLUDE, Schema, fields
 from swagger_ui_bundle import swagger_ui_path
 
-from blueprints.http import auth, texts
+from blueprints.http import auth, examples, texts
 from blueprints.http.context import current_context
 from blueprints.http.contract import Contract
 from blueprints.http.envelope import API_VERSION, dump_json
+from blueprints.http.field_docs import doc
 from blueprints.http.problems import PROBLEM_TYPE
 from marketplace.kernel.errors import CATALOG, MarketplaceError
 
@@ -22,8 +23,13 @@ from marketplace.kernel.errors import CATALOG, MarketplaceError
 class InvalidParamSchema(Schema):
     """An invalid field or parameter of a request."""
 
-    name = fields.String(required=True)
-    reason = fields.String(required=True)
+    name = fields.String(
+        required=True,
+        metadata=doc(
+            "Name of the field or parameter, with a path such as `items[0].quantity`.", "items[0].quantity"
+        ),
+    )
+    reason = fields.String(required=True, metadata=doc("Fault and remedy.", "Must be at least 1."))
 
 
 class ProblemSchema(Schema):
@@ -34,17 +40,40 @@ class ProblemSchema(Schema):
 
         unknown = INCLUDE
 
-    type = fields.Url(required=True)
-    title = fields.String(required=True)
-    status = fields.Integer(required=True)
-    detail = fields.String(required=True)
-    instance = fields.String(required=True)
-    code = fields.String(required=True)
-    reason = fields.String()
+    type = fields.Url(
+        required=True,
+        metadata=doc("URL of a page about the `code`.", "http://127.0.0.1:8000/errors/validation-failed"),
+    )
+    title = fields.String(required=True, metadata=doc("Summary of the `code`.", "Validation Failed"))
+    status = fields.Integer(required=True, metadata=doc("HTTP status.", 422))
+    detail = fields.String(
+        required=True,
+        metadata=doc(
+            "Explanation of this refusal, in at most two sentences.",
+            "items[0].quantity is invalid. See invalid_params.",
+        ),
+    )
+    instance = fields.String(required=True, metadata=doc("Path of the request.", "/api/orders"))
+    code = fields.String(
+        required=True,
+        metadata=doc("Kind of problem. Several refusals can share a code.", "VALIDATION_FAILED"),
+    )
+    reason = fields.String(
+        metadata=doc("Cause of a refusal by a business rule; absent for others.", "price-changed")
+    )
     request_id = fields.UUID(required=True, data_key="requestId")
     timestamp = fields.AwareDateTime(required=True)
-    invalid_params = fields.List(fields.Nested(InvalidParamSchema))
-    correlation_id = fields.String(data_key="correlationId")
+    invalid_params = fields.List(
+        fields.Nested(InvalidParamSchema),
+        metadata=doc("Invalid fields and parameters; absent for other problems."),
+    )
+    correlation_id = fields.String(
+        data_key="correlationId",
+        metadata=doc(
+            "Id of the report of an unexpected error; absent below status 500. Quote the id to support.",
+            "3f2b7c1e-9a64-4d0f-8e57-1c2d3e4f5a6b",
+        ),
+    )
 
 
 def error_status(error: type[MarketplaceError]) -> int:
@@ -84,10 +113,14 @@ class DocumentedApi(Api):  # type: ignore[misc]
 
     def _register_responses(self) -> None:
         """Describe error responses as problem details."""
+        examples.describe_fields(self)
         for name in ("UNPROCESSABLE_ENTITY", "UNPROCESSABLE_CONTENT", self.DEFAULT_ERROR_RESPONSE_NAME):
             content = {PROBLEM_TYPE: {"schema": self.ERROR_SCHEMA}}
             response = {"description": "Problem details", "content": content}
             self.spec.components.response(name, response, lazy=True)
+
+    def _register_pagination_header(self) -> None:
+        """Describe no pagination header, because pages are described by ``meta``."""
 
     def _register_error_handlers(self) -> None:
         """Register no error handlers, because ``problems`` handles all errors."""
@@ -95,6 +128,8 @@ class DocumentedApi(Api):  # type: ignore[misc]
 
 class DescribableArea(Protocol):
     """A blueprint that adds its routes to an OpenAPI document."""
+
+    contracts: list[Contract]
 
     def describe(self, api: Api, app: Flask) -> None:
         """Add the routes to the document."""
@@ -115,7 +150,10 @@ def register(app: Flask, areas: Sequence[DescribableArea]) -> None:
     def render_document() -> bytes:
         for area in areas:
             area.describe(api, app)
-        return dump_json(api.spec.to_dict())
+        contracts = [contract for area in areas for contract in area.contracts]
+        document = api.spec.to_dict()
+        examples.add_examples(document, contracts)
+        return dump_json(document)
 
     @app.get("/openapi.json")
     def openapi_document() -> Response:

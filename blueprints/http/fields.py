@@ -4,12 +4,14 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 import marshmallow
 from marshmallow import fields, validate, validates_schema
 
+from blueprints.http.field_docs import doc
+from marketplace.kernel import demo_ids
 from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.paging import DEFAULT_LIMIT, DEFAULT_TABLE_LIMIT, MAX_LIMIT, MAX_PAGE_NUMBER
 from marketplace.kernel.phones import normalise_phone
@@ -42,7 +44,14 @@ def snake_case(name: str) -> str:
 
 
 class Schema(marshmallow.Schema):
-    """A schema with camelCase names in JSON. A field's ``data_key`` overrides the name."""
+    """A schema with camelCase names in JSON. A field's ``data_key`` overrides the name.
+
+    ``example_id`` is the id in the documentation's example. ``example_omits`` names the fields that the example of a
+    request body leaves out, because the fields exclude each other.
+    """
+
+    example_id: ClassVar[UUID | None] = None
+    example_omits: ClassVar[frozenset[str]] = frozenset()
 
     class Meta:
         """Refuse unknown fields."""
@@ -235,15 +244,21 @@ class Identified(Schema):
 class NamedResource(Identified):
     """A resource with a name."""
 
-    name = fields.String(required=True)
-    slug = fields.String(required=True)
+    example_id = demo_ids.CAMPUS
+
+    name = fields.String(required=True, metadata=doc("Name for people.", "North Campus"))
+    slug = fields.String(required=True, metadata=doc("Name for URLs, in lower case with hyphens.", "north"))
 
 
 class StoreName(Identified):
     """A store by its public name."""
 
+    example_id = demo_ids.STORE
+
     display_name = fields.String(required=True)
-    slug = fields.String(required=True)
+    slug = fields.String(
+        required=True, metadata=doc("Name for URLs, in lower case with hyphens.", "ngozi-books-gadgets")
+    )
 
 
 class Created(Identified):
@@ -278,7 +293,7 @@ class ExpectedRevision(Schema):
 class Deleted(Identified):
     """The reply to a DELETE request."""
 
-    deleted = fields.Boolean(required=True)
+    deleted = fields.Boolean(required=True, metadata=doc("Always true.", True))
 
 
 class CursorQuery(Schema):

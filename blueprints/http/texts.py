@@ -35,5 +35,7 @@ The API of a campus marketplace with escrow.
 - **Paging**: collections return `next_cursor` in `meta`. Send its value as `cursor` to get the next page.
 - **Idempotency**: where a route accepts `Idempotency-Key`, send a UUID of version 4. A repeated request with the
   same key has no further effect and gets the first response.
+- **Examples**: reads and creations work as they stand on a fresh demo, with a token of the operation's
+  `x-demo-persona`. Other examples, such as PINs and steps that are possible once, are valid but can be refused.
 - **Versions**: every path under `/api` is also available under `/api/v1`.
 """
