@@ -5,6 +5,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validates_schema
 
+from blueprints.http.field_docs import PROMOTION_END, doc
 from blueprints.http.fields import (
     BooleanParameter,
     Choice,
@@ -28,6 +29,7 @@ from blueprints.http.fields import (
 from marketplace.catalog import states
 from marketplace.catalog.browse import listing
 from marketplace.catalog.moderation import rules
+from marketplace.kernel import demo_ids
 
 _STATUSES = sorted(states.PRODUCT.states)
 
@@ -35,29 +37,39 @@ _STATUSES = sorted(states.PRODUCT.states)
 class CampusQuery(CursorQuery):
     """Filter by campus."""
 
-    campus = Text(max_length=100, metadata={"description": "Id or slug."})
+    campus = Text(max_length=100, metadata=doc("Id or slug.", "north"))
 
 
 class CampusCategoryQuery(CampusQuery):
     """Filters by campus and category."""
 
-    category = Text(max_length=100, metadata={"description": "Id or slug; subcategories are included."})
+    category = Text(max_length=100, metadata=doc("Id or slug; subcategories are included.", "textbooks"))
 
 
 class StoreProductQuery(CampusCategoryQuery):
     """Filters and sort order of a store's products."""
 
     min_price_minor = IntegerParameter(
-        data_key="minPrice", minimum=0, maximum=rules.MAX_PRICE_MINOR, metadata={"description": "In kobo."}
+        data_key="minPrice",
+        minimum=0,
+        maximum=rules.MAX_PRICE_MINOR,
+        metadata=doc("Lowest price, in kobo.", 100_000),
     )
     max_price_minor = IntegerParameter(
-        data_key="maxPrice", minimum=0, maximum=rules.MAX_PRICE_MINOR, metadata={"description": "In kobo."}
+        data_key="maxPrice",
+        minimum=0,
+        maximum=rules.MAX_PRICE_MINOR,
+        metadata=doc("Highest price, in kobo.", 2_000_000),
     )
-    condition = Choice(*rules.CONDITIONS)
+    condition = Choice(*rules.CONDITIONS, metadata=doc("Only articles in this condition.", "new"))
     in_stock = BooleanParameter(
         metadata={"description": "`true` for products in stock, `false` for sold-out products."}
     )
-    sort = Choice(*listing.SORTS, load_default=listing.DEFAULT_SORT)
+    sort = Choice(
+        *listing.SORTS,
+        load_default=listing.DEFAULT_SORT,
+        metadata=doc("Order of the products.", listing.DEFAULT_SORT),
+    )
 
     @validates_schema
     def check_prices(self, data: dict[str, Any], **_kwargs: Any) -> None:
@@ -69,7 +81,7 @@ class StoreProductQuery(CampusCategoryQuery):
 class ProductQuery(StoreProductQuery):
     """Filters and sort order of products."""
 
-    vendor_id = Uuid(data_key="vendor", metadata={"description": "Id of the vendor profile."})
+    vendor_id = Uuid(data_key="vendor", metadata=doc("Id of the vendor profile.", demo_ids.STORE))
 
 
 class _LowercaseTag(SingleLineText):
@@ -91,12 +103,17 @@ class AddProduct(Schema):
     """A new listing."""
 
     title = _title(required=True)
-    description = _description(load_default="")
+    description = _description(
+        load_default="",
+        metadata=doc("Text for buyers, without contact details.", "Seventh edition. Restocked every week."),
+    )
     price_minor = _price(required=True)
     category_id = Uuid(required=True)
     condition = Choice(*rules.CONDITIONS, required=True)
-    quantity = _quantity(load_default=1)
-    image_ids = _image_ids(load_default=list)
+    quantity = _quantity(load_default=1, metadata=doc("Units for sale.", 5))
+    image_ids = _image_ids(
+        load_default=list, metadata=doc("Ids of uploaded images in display order, the cover first.", [])
+    )
     tags = _tags(load_default=list)
     exclusive = StrictBoolean(
         load_default=False,
@@ -121,15 +138,24 @@ class UpdateProduct(ExpectedRevision):
     """Changes to a listing. Omitted fields stay unchanged."""
 
     title = _title()
-    description = _description()
+    description = _description(
+        metadata=doc("Text for buyers, without contact details.", "Seventh edition. Restocked every week.")
+    )
     price_minor = _price()
     category_id = Uuid()
     condition = Choice(*rules.CONDITIONS)
-    quantity = _quantity()
-    image_ids = _image_ids()
+    quantity = _quantity(metadata=doc("Units for sale, including reserved units.", 48))
+    image_ids = _image_ids(metadata=doc("All images in display order, the cover first.", [demo_ids.IMAGE]))
     tags = _tags()
     exclusive = StrictBoolean()
-    status = Choice("published", "paused", "draft")
+    status = Choice(
+        "published",
+        "paused",
+        "draft",
+        metadata=doc(
+            "`published` publishes or submits the listing, `paused` hides a published listing.", "published"
+        ),
+    )
 
 
 class StoreSummary(StoreName):
@@ -142,7 +168,7 @@ class StoreSummary(StoreName):
 class ActiveFlashSale(Schema):
     """A running flash sale of a product, with the sale price and the units left."""
 
-    price_minor = MinorAmount(required=True)
+    price_minor = MinorAmount(required=True, metadata=doc("Price of a unit in the sale, in kobo.", 500_500))
     ends_at = Timestamp(required=True)
     percent_off = StrictInteger(minimum=1, maximum=99, required=True)
     left = StrictInteger(
@@ -156,6 +182,8 @@ class ActiveFlashSale(Schema):
 class ProductCard(Identified):
     """A product in a listing."""
 
+    example_id = demo_ids.PRODUCT
+
     title = fields.String(required=True)
     price_minor = MinorAmount(required=True)
     currency = fields.String(required=True)
@@ -164,7 +192,7 @@ class ProductCard(Identified):
     image_url = fields.String(required=True, allow_none=True)
     campus_id = Uuid(required=True)
     category_id = Uuid(required=True)
-    vendor = fields.Nested(StoreSummary, required=True)
+    vendor = fields.Nested(StoreSummary, required=True, metadata=doc("Store that sells the product."))
     in_stock = fields.Boolean(required=True)
     rating_average = fields.Float(required=True, allow_none=True)
     rating_count = StrictInteger(minimum=0, required=True)
@@ -173,6 +201,8 @@ class ProductCard(Identified):
 
 class ManagedListing(Revised):
     """The status of a listing, for the owner and staff."""
+
+    example_id = demo_ids.PRODUCT
 
     quantity = StrictInteger(minimum=0, required=True)
     status_reason = fields.String(required=True, allow_none=True)
@@ -184,19 +214,30 @@ class ManagedListing(Revised):
 class ImageSize(Schema):
     """A size of an image in a media type."""
 
-    url = fields.String(required=True)
+    url = fields.String(
+        required=True,
+        metadata=doc("URL of the file.", "https://media.example.com/products/5e884898da280471.webp"),
+    )
     width = StrictInteger(minimum=1, required=True)
     height = StrictInteger(minimum=1, required=True)
-    content_type = fields.String(required=True)
+    content_type = fields.String(required=True, metadata=doc("Media type of the file.", "image/webp"))
 
 
 class ProductImageView(Identified):
     """A product image: the size for the product page, and all sizes, smallest first."""
 
-    url = fields.String(required=True)
+    example_id = demo_ids.IMAGE
+
+    url = fields.String(
+        required=True,
+        metadata=doc(
+            "URL of the size for the product page.",
+            "https://media.example.com/products/5e884898da280471.webp",
+        ),
+    )
     width = StrictInteger(minimum=1, required=True, allow_none=True)
     height = StrictInteger(minimum=1, required=True, allow_none=True)
-    sizes = fields.List(fields.Nested(ImageSize), required=True)
+    sizes = fields.List(fields.Nested(ImageSize), required=True, metadata=doc("All sizes, smallest first."))
 
 
 class CampusOrCategory(NamedResource):
@@ -206,8 +247,14 @@ class CampusOrCategory(NamedResource):
 class StoreVacation(Schema):
     """A store's vacation, with the end if known."""
 
-    until = Timestamp(required=True, allow_none=True)
-    note = fields.String(required=True, allow_none=True)
+    until = Timestamp(
+        required=True,
+        allow_none=True,
+        metadata=doc("End of the vacation; null without a known end.", PROMOTION_END),
+    )
+    note = fields.String(
+        required=True, allow_none=True, metadata=doc("Note for buyers.", "Back after the exams.")
+    )
 
 
 class EstablishedStore(StoreSummary):
@@ -224,30 +271,52 @@ class StoreReputation(EstablishedStore):
         minimum=0,
         required=True,
         allow_none=True,
-        metadata={
-            "description": "Average minutes from payment to acceptance of an order; null without orders."
-        },
+        metadata=doc("Average minutes from payment to acceptance of an order; null without orders.", 40),
     )
     member_since = Timestamp(required=True)
-    vacation = fields.Nested(StoreVacation, required=True, allow_none=True)
+    vacation = fields.Nested(
+        StoreVacation,
+        required=True,
+        allow_none=True,
+        metadata=doc("Vacation of the store; null while the store sells.", None),
+    )
 
 
 class ProductDetail(ProductCard):
     """A product. The fields from `status` on are present for the owner and for staff who manage products."""
 
-    description = fields.String(required=True)
-    images = fields.List(fields.Nested(ProductImageView), required=True)
+    description = fields.String(
+        required=True,
+        metadata=doc(
+            "Text for buyers.", "Engineering Mathematics by Stroud (latest edition). Brand new, never used."
+        ),
+    )
+    images = fields.List(
+        fields.Nested(ProductImageView),
+        required=True,
+        metadata=doc("Images in display order, the cover first."),
+    )
     tags = fields.List(fields.String(), required=True)
-    campus = fields.Nested(CampusOrCategory, required=True)
-    category = fields.Nested(CampusOrCategory, required=True)
-    vendor = fields.Nested(StoreReputation, required=True)
+    campus = fields.Nested(CampusOrCategory, required=True, metadata=doc("Campus of the store."))
+    category = fields.Nested(
+        CampusOrCategory,
+        required=True,
+        metadata=doc(
+            "Category of the product.", {"id": demo_ids.CATEGORY, "name": "Textbooks", "slug": "textbooks"}
+        ),
+    )
+    vendor = fields.Nested(
+        StoreReputation, required=True, metadata=doc("Store that sells the product, with reputation.")
+    )
     available = StrictInteger(minimum=0, required=True)
-    orderable = fields.Boolean(required=True)
+    orderable = fields.Boolean(required=True, metadata=doc("Whether the product can be ordered now.", True))
     published_at = Timestamp(required=True, allow_none=True)
     exclusive = fields.Boolean(required=True)
     updated_at = Timestamp(required=True)
-    related_items = fields.List(fields.Nested(ProductCard), required=True)
-    status = Choice(*_STATUSES)
+    related_items = fields.List(
+        fields.Nested(ProductCard), required=True, metadata=doc("Other products of the category, at most 8.")
+    )
+    status = Choice(*_STATUSES, metadata=doc("Status of the listing.", "published"))
     status_reason = fields.String(allow_none=True)
     review_state = Choice(
         "screening",
@@ -271,8 +340,18 @@ class ProductDetail(ProductCard):
 class CategoryNode(CampusOrCategory):
     """A category with the number of active listings in its subtree."""
 
-    listing_count = StrictInteger(minimum=0, required=True)
+    example_id = demo_ids.CATEGORY
+
+    name = fields.String(required=True, metadata=doc("Name for people.", "Textbooks"))
+    slug = fields.String(
+        required=True, metadata=doc("Name for URLs, in lower case with hyphens.", "textbooks")
+    )
+
+    listing_count = StrictInteger(
+        minimum=0, required=True, metadata=doc("Number of published listings in the subtree.", 28)
+    )
     children = fields.List(
         fields.Nested(lambda: CategoryNode()),  # noqa: PLW0108 - the name is defined later
         required=True,
+        metadata=doc("Subcategories."),
     )

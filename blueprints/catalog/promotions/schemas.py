@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from marshmallow import ValidationError, fields, validate, validates_schema
 
 from blueprints.catalog.products.schemas import CampusQuery, ProductCard
+from blueprints.http.field_docs import doc
 from blueprints.http.fields import (
     Choice,
     CursorQuery,
@@ -28,6 +29,7 @@ from marketplace.catalog import states
 from marketplace.catalog.moderation import rules
 from marketplace.catalog.promotions import banners, flash_sale_listing, flash_sales, listing, vibes
 from marketplace.catalog.promotions.common import MAX_POSITION
+from marketplace.kernel import demo_ids
 from marketplace.kernel.ids import parse_uuid
 
 _MAX_LINK_LENGTH = 2_000
@@ -36,8 +38,12 @@ _MAX_LINK_LENGTH = 2_000
 class PromotedProduct(Identified):
     """A promoted product for staff."""
 
+    example_id = demo_ids.PRODUCT
+
     title = fields.String(required=True)
-    status = Choice(*sorted(states.PRODUCT.states), required=True)
+    status = Choice(
+        *sorted(states.PRODUCT.states), required=True, metadata=doc("Status of the listing.", "published")
+    )
     price_minor = MinorAmount(required=True)
     campus_id = Uuid(required=True)
     vendor_id = Uuid(required=True)
@@ -54,13 +60,13 @@ class PromotionLifecycle(Revised):
 class BannerQuery(CampusQuery):
     """Filters of banners."""
 
-    placement = Choice(*banners.PLACEMENTS)
+    placement = Choice(*banners.PLACEMENTS, metadata=doc("Only banners of this place.", "hero"))
 
 
 class StaffPromotionQuery(CursorQuery):
     """Filters of promotions for staff."""
 
-    state = Choice(*listing.PROMOTION_STATES)
+    state = Choice(*listing.PROMOTION_STATES, metadata=doc("Only promotions in this state.", "running"))
 
 
 class SafeLink(fields.String):
@@ -103,7 +109,9 @@ class _PromotionFields(Schema):
 
 
 class _PicturedPromotionFields(_PromotionFields):
-    title = SingleLineText(max_length=120)
+    example_omits = frozenset({"image_url"})
+
+    title = SingleLineText(max_length=120, metadata=doc("Title.", "Matriculation week"))
     campus_id = Uuid(allow_none=True, metadata={"description": "Null for all campuses."})
 
     @validates_schema
@@ -123,6 +131,8 @@ class _BannerFields(_PicturedPromotionFields):
 
 class ChangeBanner(_BannerFields, ExpectedRevision):
     """Changes to a banner. Omitted fields stay unchanged."""
+
+    example_omits = frozenset({"image_url", "starts_at"})
 
 
 class AddBanner(_BannerFields):
@@ -145,12 +155,14 @@ class _Promotion(Identified):
 
 
 class _PicturedPromotion(_Promotion):
-    title = fields.String(required=True)
+    title = fields.String(required=True, metadata=doc("Title.", "Exam season"))
     campus_id = Uuid(required=True, allow_none=True)
 
 
 class BannerView(_PicturedPromotion):
     """A banner."""
+
+    example_id = demo_ids.BANNER
 
     subtitle = fields.String(required=True, allow_none=True)
     image_url = fields.String(required=True)
@@ -159,7 +171,11 @@ class BannerView(_PicturedPromotion):
 
 
 class _StaffPromotion(PromotionLifecycle):
-    state = Choice(*listing.PROMOTION_STATES, required=True)
+    state = Choice(
+        *listing.PROMOTION_STATES,
+        required=True,
+        metadata=doc("State at the time of the response.", "running"),
+    )
 
 
 class StaffBanner(BannerView, _StaffPromotion):
@@ -176,6 +192,7 @@ def _ensure_not_uuid(slug: str) -> None:
 
 _slug = partial(
     fields.String,
+    metadata=doc("Name for URLs, in lower case with hyphens.", "matriculation-week"),
     validate=[
         FullMatch(vibes.SLUG_PATTERN, error="Must be lower-case words joined by hyphens."),
         validate.Length(min=3, max=vibes.MAX_SLUG_LENGTH),
@@ -188,7 +205,11 @@ _product_ids = partial(UniqueList, Uuid(), max_length=vibes.MAX_PRODUCTS_PER_VIB
 
 class _VibeFields(_PicturedPromotionFields):
     slug = _slug()
-    description = Text(min_length=0, max_length=1_000)
+    description = Text(
+        min_length=0,
+        max_length=1_000,
+        metadata=doc("Introduction to the products.", "Everything for the first week."),
+    )
     image_id = _image_id(allow_none=True)
     image_url = HttpUrl(allow_none=True)
     product_ids = _product_ids(metadata={"description": "All products in display order."})
@@ -196,6 +217,8 @@ class _VibeFields(_PicturedPromotionFields):
 
 class ChangeVibe(_VibeFields, ExpectedRevision):
     """Changes to a vibe. Omitted fields stay unchanged."""
+
+    example_omits = frozenset({"image_url", "starts_at", "slug"})
 
 
 class AddVibe(_VibeFields):
@@ -207,25 +230,43 @@ class AddVibe(_VibeFields):
 
 
 class _VibeBase(_PicturedPromotion):
-    slug = fields.String(required=True)
-    description = fields.String(required=True)
-    image_url = fields.String(required=True, allow_none=True)
+    example_id = demo_ids.VIBE
+
+    slug = fields.String(
+        required=True, metadata=doc("Name for URLs, in lower case with hyphens.", "exam-season")
+    )
+    description = fields.String(
+        required=True, metadata=doc("Introduction to the products.", "Everything for the reading room.")
+    )
+    image_url = fields.String(
+        required=True,
+        allow_none=True,
+        metadata=doc(
+            "URL of the image; null for none.", "https://media.example.com/products/5e884898da280471.webp"
+        ),
+    )
 
 
 class VibeView(_VibeBase):
     """A vibe with the cards of its products."""
 
-    products = fields.List(fields.Nested(ProductCard), required=True)
+    products = fields.List(
+        fields.Nested(ProductCard), required=True, metadata=doc("Products in display order.")
+    )
     has_more = fields.Boolean(
         required=True,
-        metadata={"description": "Whether the vibe's detail has more products than the listing."},
+        metadata=doc("Whether the vibe's detail has more products than the listing.", False),
     )
 
 
 class StaffVibe(_VibeBase, _StaffPromotion):
     """A vibe for staff."""
 
-    image_id = Uuid(required=True, allow_none=True)
+    image_id = Uuid(
+        required=True,
+        allow_none=True,
+        metadata=doc("Id of an uploaded image; null for none or an external image.", demo_ids.IMAGE),
+    )
     product_ids = fields.List(Uuid(), required=True)
 
 
@@ -240,11 +281,15 @@ class AddFeatured(_PromotionFields):
 class ChangeFeatured(_PromotionFields, ExpectedRevision):
     """Changes to the position or the period of a featured product. Omitted fields stay unchanged."""
 
+    example_omits = frozenset({"starts_at"})
+
 
 class StaffFeatured(_Promotion, _StaffPromotion):
     """A featured product for staff."""
 
-    product = fields.Nested(PromotedProduct, required=True)
+    example_id = demo_ids.FEATURED_PRODUCT
+
+    product = fields.Nested(PromotedProduct, required=True, metadata=doc("Featured product."))
 
 
 _ENDS_AT_DESCRIPTION = f"At most {flash_sales.MAX_SALE_DURATION.days} days after `startsAt`."
@@ -253,13 +298,15 @@ _ENDS_AT_DESCRIPTION = f"At most {flash_sales.MAX_SALE_DURATION.days} days after
 class FlashSaleQuery(CampusQuery):
     """Filters of public flash sales."""
 
-    state = Choice(*flash_sale_listing.PUBLIC_STATES)
+    state = Choice(*flash_sale_listing.PUBLIC_STATES, metadata=doc("Only sales in this state.", "running"))
 
 
 class StaffFlashSaleQuery(CursorQuery):
     """Filters of flash sales for staff."""
 
-    state = Choice(*flash_sale_listing.FLASH_SALE_STATES)
+    state = Choice(
+        *flash_sale_listing.FLASH_SALE_STATES, metadata=doc("Only sales in this state.", "running")
+    )
     product_id = Uuid()
 
 
@@ -273,6 +320,8 @@ _sale_quantity = partial(
 
 
 class _FlashSaleFields(Schema):
+    example_omits = frozenset({"sale_price_minor"})
+
     sale_price_minor = MinorAmount(minimum=rules.MIN_PRICE_MINOR, maximum=rules.MAX_PRICE_MINOR)
     percent_off = StrictInteger(minimum=1, maximum=flash_sales.MAX_PERCENT_OFF)
     starts_at = Timestamp()
@@ -288,6 +337,8 @@ class _FlashSaleFields(Schema):
 
 class ChangeFlashSale(_FlashSaleFields, ExpectedRevision):
     """Changes to a flash sale. Omitted fields stay unchanged."""
+
+    example_omits = frozenset({"sale_price_minor", "starts_at", "ends_at"})
 
 
 class AddFlashSale(_FlashSaleFields):
@@ -306,16 +357,27 @@ class AddFlashSale(_FlashSaleFields):
 
 
 class _FlashSale(Identified):
+    example_id = demo_ids.FLASH_SALE
+
     starts_at = Timestamp(required=True)
     ends_at = Timestamp(required=True)
-    quantity = StrictInteger(minimum=1, required=True, allow_none=True)
+    quantity = StrictInteger(
+        minimum=1,
+        required=True,
+        allow_none=True,
+        metadata=doc("Units at the sale price; null for no limit.", 20),
+    )
 
 
 class FlashSaleView(_FlashSale):
     """A flash sale for the public."""
 
-    state = Choice(*flash_sale_listing.PUBLIC_STATES, required=True)
-    price_minor = MinorAmount(required=True)
+    state = Choice(
+        *flash_sale_listing.PUBLIC_STATES,
+        required=True,
+        metadata=doc("State at the time of the response.", "running"),
+    )
+    price_minor = MinorAmount(required=True, metadata=doc("Price of a unit in the sale, in kobo.", 500_500))
     regular_price_minor = MinorAmount(required=True)
     percent_off = StrictInteger(minimum=1, maximum=99, required=True)
     left = StrictInteger(
@@ -324,14 +386,20 @@ class FlashSaleView(_FlashSale):
         allow_none=True,
         metadata={"description": "Units left; null for a sale without a limit."},
     )
-    product = fields.Nested(ProductCard, required=True)
+    product = fields.Nested(ProductCard, required=True, metadata=doc("Product on sale."))
 
 
 class StaffFlashSale(_FlashSale, PromotionLifecycle):
     """A flash sale for staff."""
 
-    state = Choice(*flash_sale_listing.FLASH_SALE_STATES, required=True)
-    product = fields.Nested(PromotedProduct, required=True)
+    state = Choice(
+        *flash_sale_listing.FLASH_SALE_STATES,
+        required=True,
+        metadata=doc("State at the time of the response.", "running"),
+    )
+    product = fields.Nested(PromotedProduct, required=True, metadata=doc("Product on sale."))
     sale_price_minor = MinorAmount(required=True)
     percent_off = StrictInteger(minimum=1, required=True, allow_none=True)
-    sold = StrictInteger(minimum=0, required=True)
+    sold = StrictInteger(
+        minimum=0, required=True, metadata=doc("Units sold or reserved at the sale price.", 5)
+    )

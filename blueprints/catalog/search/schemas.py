@@ -4,6 +4,7 @@ from marshmallow import fields, validate
 
 from blueprints.catalog.products.schemas import EstablishedStore, ProductCard, ProductQuery
 from blueprints.http.envelope import CursorMetaSchema
+from blueprints.http.field_docs import doc
 from blueprints.http.fields import (
     Choice,
     ExpectedRevision,
@@ -25,8 +26,10 @@ from marketplace.catalog.search import suggestions, synonyms, zero_result_querie
 class SearchQuery(ProductQuery):
     """Search text and filters."""
 
-    q = Text(min_length=2, max_length=100, required=True, metadata={"description": "The search text."})
-    sort = Choice("relevance", load_default="relevance")
+    q = Text(min_length=2, max_length=100, required=True, metadata=doc("The search text.", "mathematics"))
+    sort = Choice(
+        "relevance", load_default="relevance", metadata=doc("Sort order of the results.", "relevance")
+    )
 
 
 class Merchant(EstablishedStore):
@@ -38,33 +41,45 @@ class Merchant(EstablishedStore):
 class SearchResults(Schema):
     """Results of a search. Only the first page has merchants."""
 
-    products = fields.List(fields.Nested(ProductCard), required=True)
+    products = fields.List(
+        fields.Nested(ProductCard), required=True, metadata=doc("Products of the page, the best match first.")
+    )
     merchants = fields.List(
-        fields.Nested(Merchant), required=True, metadata={"maxItems": 5}, validate=validate.Length(max=5)
+        fields.Nested(Merchant),
+        required=True,
+        metadata=doc("Stores whose name matches; only on the first page.") | {"maxItems": 5},
+        validate=validate.Length(max=5),
     )
 
 
 class SearchMetaSchema(CursorMetaSchema):
     """The ``meta`` of a search. ``suggestion`` is a corrected spelling of the whole query, or null."""
 
-    suggestion = fields.String(required=True, allow_none=True)
+    suggestion = fields.String(
+        required=True,
+        allow_none=True,
+        metadata=doc("Corrected spelling of the whole query; null without a correction.", None),
+    )
 
 
 class SuggestionQuery(Schema):
     """The text typed so far."""
 
-    q = Text(min_length=1, max_length=100, required=True)
-    campus = Text(max_length=100, metadata={"description": "Id or slug."})
+    q = Text(min_length=1, max_length=100, required=True, metadata=doc("Text typed so far.", "calc"))
+    campus = Text(max_length=100, metadata=doc("Id or slug.", "north"))
     limit = IntegerParameter(
-        minimum=1, maximum=suggestions.MAX_SUGGESTIONS, load_default=suggestions.MAX_SUGGESTIONS
+        minimum=1,
+        maximum=suggestions.MAX_SUGGESTIONS,
+        load_default=suggestions.MAX_SUGGESTIONS,
+        metadata=doc("Maximum number of suggestions.", suggestions.MAX_SUGGESTIONS),
     )
 
 
 class Suggestion(Schema):
     """A suggested search text."""
 
-    text = fields.String(required=True)
-    kind = Choice(*suggestions.KINDS, required=True)
+    text = fields.String(required=True, metadata=doc("Search text.", "calculators"))
+    kind = Choice(*suggestions.KINDS, required=True, metadata=doc("Source of the text.", "category"))
 
 
 class ZeroResultSearchQuery(OffsetQuery):
@@ -72,9 +87,9 @@ class ZeroResultSearchQuery(OffsetQuery):
 
     campus = Text(
         max_length=100,
-        metadata={
-            "description": "Id or slug. The default is the vendor's own campus, or all campuses for staff."
-        },
+        metadata=doc(
+            "Id or slug. The default is the vendor's own campus, or all campuses for staff.", "north"
+        ),
     )
     sort = sort_choice(zero_result_queries.SORTS, default="count")
 
@@ -82,8 +97,8 @@ class ZeroResultSearchQuery(OffsetQuery):
 class ZeroResultSearch(Schema):
     """A search without results in the last 30 days, with its count and last time."""
 
-    query = fields.String(required=True)
-    count = StrictInteger(minimum=1, required=True)
+    query = fields.String(required=True, metadata=doc("Search text, folded.", "kettle"))
+    count = StrictInteger(minimum=1, required=True, metadata=doc("Number of searches.", 7))
     last_at = Timestamp(required=True)
 
 
@@ -94,7 +109,10 @@ class AddSynonyms(Schema):
         SingleLineText(max_length=synonyms.MAX_TERM_LENGTH),
         max_length=synonyms.MAX_TERMS,
         required=True,
-        metadata={"description": "At least two words or phrases of up to four words with the same meaning."},
+        metadata=doc(
+            "At least two words or phrases of up to four words with the same meaning.",
+            ["kettle", "water boiler"],
+        ),
     )
 
 
@@ -105,4 +123,8 @@ class ChangeSynonyms(AddSynonyms, ExpectedRevision):
 class SynonymGroupView(Revised):
     """A synonym group with folded terms."""
 
-    terms = fields.List(fields.String(), required=True)
+    terms = fields.List(
+        fields.String(),
+        required=True,
+        metadata=doc("Words and phrases in lower case.", ["kettle", "water boiler"]),
+    )
