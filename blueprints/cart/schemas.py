@@ -2,6 +2,7 @@
 
 from marshmallow import fields, validate
 
+from blueprints.http.field_docs import doc
 from blueprints.http.fields import Choice, MinorAmount, Schema, StoreName, StrictInteger, Timestamp, Uuid
 from marketplace.cart.operations import MAX_LINES, MAX_QUANTITY
 from marketplace.cart.queries import PROBLEMS
@@ -18,7 +19,10 @@ class SynchroniseCart(Schema):
     """The complete cart. Products that are not listed are removed."""
 
     items = fields.List(
-        fields.Nested(RequestedCartItem), required=True, validate=validate.Length(max=MAX_LINES)
+        fields.Nested(RequestedCartItem),
+        required=True,
+        validate=validate.Length(max=MAX_LINES),
+        metadata=doc("Products and quantities, without duplicates. An empty list empties the cart."),
     )
 
 
@@ -32,7 +36,7 @@ class CartVendor(StoreName):
 class CartVendorTotal(CartVendor):
     """A store with the subtotal of the store's lines."""
 
-    item_count = StrictInteger(minimum=0, required=True)
+    item_count = StrictInteger(minimum=0, required=True, metadata=doc("Number of units from this store.", 1))
     subtotal_minor = MinorAmount(required=True)
 
 
@@ -48,29 +52,41 @@ class CartLineView(Schema):
         metadata={"description": "The flash sale's price if a running sale has enough units for the line."},
     )
     price_minor = MinorAmount(required=True, data_key="regularPriceMinor")
-    on_sale_until = Timestamp(required=True, allow_none=True)
-    previous_price_minor = MinorAmount(required=True, allow_none=True)
+    on_sale_until = Timestamp(
+        required=True,
+        allow_none=True,
+        metadata=doc("End of the flash sale that sets the price; null without a sale.", None),
+    )
+    previous_price_minor = MinorAmount(
+        required=True,
+        allow_none=True,
+        metadata=doc("Price in kobo when the product was added; null if unchanged.", None),
+    )
     quantity = StrictInteger(minimum=1, required=True)
     line_total_minor = MinorAmount(required=True)
     available = StrictInteger(minimum=0, required=True)
     in_stock = fields.Boolean(required=True)
-    orderable = fields.Boolean(required=True)
+    orderable = fields.Boolean(
+        required=True, metadata=doc("Whether the line can be ordered without a change.", True)
+    )
     problem = Choice(
         *PROBLEMS,
         required=True,
         allow_none=True,
-        metadata={"description": "`price_changed` does not prevent an order, the other problems do."},
+        metadata=doc("`price_changed` does not prevent an order, the other problems do.", None),
     )
-    vendor = fields.Nested(CartVendor, required=True)
+    vendor = fields.Nested(CartVendor, required=True, metadata=doc("Store of the product."))
 
 
 class CartView(Schema):
     """A cart."""
 
-    items = fields.List(fields.Nested(CartLineView), required=True)
-    vendors = fields.List(fields.Nested(CartVendorTotal), required=True)
+    items = fields.List(
+        fields.Nested(CartLineView), required=True, metadata=doc("Lines of the cart, in the order of adding.")
+    )
+    vendors = fields.List(fields.Nested(CartVendorTotal), required=True, metadata=doc("Subtotals by store."))
     campus_id = Uuid(required=True, allow_none=True)
-    item_count = StrictInteger(minimum=0, required=True)
+    item_count = StrictInteger(minimum=0, required=True, metadata=doc("Number of units in the cart.", 1))
     subtotal_minor = MinorAmount(required=True, metadata={"description": "The total of the orderable lines."})
     currency = fields.String(required=True)
-    valid = fields.Boolean(required=True)
+    valid = fields.Boolean(required=True, metadata=doc("Whether every line can be ordered.", True))

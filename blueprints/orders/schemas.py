@@ -5,6 +5,16 @@ from typing import Any
 from marshmallow import ValidationError, fields, validate, validates_schema
 
 from blueprints.http.csv_export import FORMATS
+from blueprints.http.field_docs import (
+    ACCEPTED_AT,
+    DELIVERED_AT,
+    OTHER_ID,
+    PAID_AT,
+    PERIOD_END,
+    PERIOD_START,
+    REFERENCE,
+    doc,
+)
 from blueprints.http.fields import (
     AddressFields,
     BooleanParameter,
@@ -30,13 +40,13 @@ from blueprints.http.fields import (
     sort_choice,
 )
 from marketplace.cart.operations import MAX_LINES
+from marketplace.kernel import demo_ids
 from marketplace.orders import admin_table, states
 from marketplace.payments.money_trail.build import HOLDERS
 from marketplace.payments.states import INTENT, REFUND
 
 _STATUSES = sorted(states.ORDER.states)
 _ESCROW_STATUSES = sorted(states.ESCROW.states)
-_NULL_FOR_VENDOR_METADATA = {"description": "Null for the vendor."}
 
 
 class RequestedOrderItem(Schema):
@@ -55,17 +65,29 @@ class ShippingAddress(AddressFields):
 class PlaceOrder(Schema):
     """The items to order, by default the cart, and at most one destination."""
 
-    items = fields.List(fields.Nested(RequestedOrderItem), validate=validate.Length(min=1, max=MAX_LINES))
-    address_id = Uuid()
-    shipping_address = fields.Nested(ShippingAddress)
-    hub_id = Uuid()
-    delivery_method = Choice("delivery", "pickup")
-    note = Text(max_length=500)
-    expected_total_minor = MinorAmount(
-        metadata={"description": "The total that the client showed. For a checkout, the sum over all orders."}
+    example_omits = frozenset({"shipping_address", "hub_id", "use_wallet"})
+
+    items = fields.List(
+        fields.Nested(RequestedOrderItem),
+        validate=validate.Length(min=1, max=MAX_LINES),
+        metadata=doc("Products and quantities, without duplicates; the whole cart by default."),
     )
-    wallet_minor = MinorAmount(metadata={"description": "The amount that the buyer's wallet pays at once."})
-    use_wallet = StrictBoolean(metadata={"description": "Pay as much as possible from the wallet."})
+    address_id = Uuid(
+        metadata=doc(
+            "A saved address of the buyer; the default address without a destination.", demo_ids.ADDRESS
+        )
+    )
+    shipping_address = fields.Nested(
+        ShippingAddress, metadata=doc("An address for this order only, which is not saved.")
+    )
+    hub_id = Uuid(metadata=doc("Hub on the vendor's campus, for a pickup.", demo_ids.HUB))
+    delivery_method = Choice("delivery", "pickup")
+    note = Text(max_length=500, metadata=doc("Note for the vendor.", "Please bring change."))
+    expected_total_minor = MinorAmount(
+        metadata=doc("The total that the client showed. For a checkout, the sum over all orders.", 775_000)
+    )
+    wallet_minor = MinorAmount(metadata=doc("The amount that the buyer's wallet pays at once.", 0))
+    use_wallet = StrictBoolean(metadata=doc("Pay as much as possible from the wallet.", False))
 
     @validates_schema
     def check_wallet(self, data: dict[str, Any], **_kwargs: Any) -> None:
@@ -97,32 +119,40 @@ class PlaceOrder(Schema):
 class DeliveryPin(Schema):
     """The buyer's delivery PIN."""
 
-    pin = fields.String(required=True, validate=FullMatch("[0-9]{6}", error="Must be 6 digits."))
+    pin = fields.String(
+        required=True,
+        validate=FullMatch("[0-9]{6}", error="Must be 6 digits."),
+        metadata=doc("The 6 digits that the buyer tells the vendor at the handover.", "482913"),
+    )
 
 
 class FulfilmentUpdate(Schema):
     """The progress of the order, from the vendor."""
 
-    status = Choice("shipped", required=True)
+    status = Choice("shipped", required=True, metadata=doc("Always `shipped`.", "shipped"))
     tracking_note = Text(max_length=500)
 
 
 class CancelOrder(Schema):
     """The reason for a cancellation."""
 
-    reason = Text(max_length=500)
+    reason = Text(max_length=500, metadata=doc("Reason for the other party.", "Found it in my hall"))
 
 
 class OrderQuery(CursorQuery):
     """Filters of the list of orders."""
 
-    status = Choice(*_STATUSES, load_default=None)
+    status = Choice(*_STATUSES, load_default=None, metadata=doc("Only orders with this status.", "delivered"))
 
 
 class BuyerSummary(Identified):
     """The id and name of a buyer."""
 
-    name = fields.String(required=True, allow_none=True)
+    example_id = demo_ids.BUYER
+
+    name = fields.String(
+        required=True, allow_none=True, metadata=doc("Full name; null without one.", "Amara Okafor")
+    )
 
 
 class VendorSummary(StoreName):
@@ -142,16 +172,26 @@ class OrderItemView(Schema):
     refunded_quantity = StrictInteger(
         minimum=0,
         required=True,
-        metadata={"description": "The refunded units. Do not ship them."},
+        metadata=doc("The refunded units. Do not ship them.", 0),
     )
 
 
 class PaymentSummary(Schema):
     """The payment of an order."""
 
-    reference = fields.String(required=True, allow_none=True, metadata=_NULL_FOR_VENDOR_METADATA)
-    status = fields.String(required=True)
-    channel = fields.String(required=True, allow_none=True, metadata=_NULL_FOR_VENDOR_METADATA)
+    reference = fields.String(
+        required=True,
+        allow_none=True,
+        metadata=doc("Payment reference, the same at the gateway. Null for the vendor.", REFERENCE),
+    )
+    status = fields.String(
+        required=True, metadata=doc("Status of the payment or of the refund.", "succeeded")
+    )
+    channel = fields.String(
+        required=True,
+        allow_none=True,
+        metadata=doc("Way of payment that the gateway reported. Null for the vendor.", "card"),
+    )
     paid_at = Timestamp(required=True, allow_none=True)
 
 
@@ -159,28 +199,39 @@ class RefundView(Created):
     """A refund of an order, pending or completed."""
 
     destination = Choice(
-        "gateway", "wallet", required=True, allow_none=True, metadata=_NULL_FOR_VENDOR_METADATA
+        "gateway",
+        "wallet",
+        required=True,
+        allow_none=True,
+        metadata=doc(
+            "Recipient: the card or bank by the gateway, or the buyer's wallet. Null for the vendor.",
+            "wallet",
+        ),
     )
     amount_minor = MinorAmount(minimum=1, required=True)
-    status = Choice(*sorted(REFUND.states), required=True)
+    status = Choice(*sorted(REFUND.states), required=True, metadata=doc("Status of the refund.", "processed"))
     settled_at = Timestamp(required=True, allow_none=True)
 
 
 class CancellationView(Schema):
     """The cancellation of an order: role, reason and time."""
 
-    by = fields.String(required=True)
-    reason = fields.String(required=True, allow_none=True)
-    at = Timestamp(required=True)
+    by = fields.String(required=True, metadata=doc("Role of the person who cancelled.", "buyer"))
+    reason = fields.String(
+        required=True, allow_none=True, metadata=doc("Reason; null without a reason.", "Found it in my hall")
+    )
+    at = Timestamp(required=True, metadata=doc("Time of the cancellation.", PAID_AT))
 
 
 class OrderSummary(Identified):
     """The common fields of all order views."""
 
+    example_id = demo_ids.ORDER
+
     number = fields.String(required=True)
-    status = Choice(*_STATUSES, required=True)
-    buyer = fields.Nested(BuyerSummary, required=True)
-    vendor = fields.Nested(VendorSummary, required=True)
+    status = Choice(*_STATUSES, required=True, metadata=doc("Status of the order.", "delivered"))
+    buyer = fields.Nested(BuyerSummary, required=True, metadata=doc("Buyer of the order."))
+    vendor = fields.Nested(VendorSummary, required=True, metadata=doc("Store of the order."))
 
 
 class DeliveredOrder(OrderSummary):
@@ -198,44 +249,84 @@ class OrderView(DeliveredOrder):
 
     escrow_status = Choice(*_ESCROW_STATUSES, required=True)
     campus_id = Uuid(required=True)
-    checkout_id = Uuid(required=True, allow_none=True)
-    items = fields.List(fields.Nested(OrderItemView), required=True)
+    checkout_id = Uuid(
+        required=True,
+        allow_none=True,
+        metadata=doc("Id of the checkout that the order belongs to; null for a single order.", None),
+    )
+    items = fields.List(
+        fields.Nested(OrderItemView), required=True, metadata=doc("Lines of the order, as placed.")
+    )
     subtotal_minor = MinorAmount(required=True)
-    delivery_fee_minor = MinorAmount(required=True)
-    service_fee_minor = MinorAmount(required=True)
-    discount_minor = MinorAmount(required=True)
-    total = fields.Float(required=True)
+    delivery_fee_minor = MinorAmount(required=True, metadata=doc("Delivery fee in kobo.", 50_000))
+    service_fee_minor = MinorAmount(required=True, metadata=doc("Service fee in kobo.", 10_000))
+    discount_minor = MinorAmount(required=True, metadata=doc("Discount in kobo.", 0))
+    total = fields.Float(required=True, metadata=doc("Total of the order with all fees, in naira.", 7750.0))
     total_minor = MinorAmount(required=True, data_key="total_amount")
     wallet_minor = MinorAmount(
         required=True,
         allow_none=True,
-        metadata={"description": "The part that the buyer's wallet paid; null for the vendor."},
+        metadata=doc("The part that the buyer's wallet paid; null for the vendor.", 0),
     )
     accepted_minor = MinorAmount(
         required=True,
         allow_none=True,
-        metadata={"description": "The accepted part of quarantined payments; null for the vendor."},
+        metadata=doc("The accepted part of quarantined payments; null for the vendor.", 0),
     )
-    due_minor = MinorAmount(
-        required=True, metadata={"description": "The amount left to pay; 0 after payment."}
-    )
+    due_minor = MinorAmount(required=True, metadata=doc("The amount left to pay; 0 after payment.", 0))
     currency = fields.String(required=True)
-    shipping_address = fields.Dict(required=True)
-    delivery_pin = fields.String(required=True, allow_none=True)
-    payment = fields.Nested(PaymentSummary, required=True, allow_none=True)
-    note = fields.String(required=True, allow_none=True)
+    shipping_address = fields.Dict(
+        required=True,
+        metadata=doc(
+            "Destination as of the order: an address, or a hub.",
+            {"label": "My room", "hostel": "Moremi Hall", "hall": "Block B", "roomNumber": "107"},
+        ),
+    )
+    delivery_pin = fields.String(
+        required=True,
+        allow_none=True,
+        metadata=doc("PIN for the handover, only for the buyer of a paid order. Null otherwise.", "482913"),
+    )
+    payment = fields.Nested(
+        PaymentSummary,
+        required=True,
+        allow_none=True,
+        metadata=doc("Payment of the order; null before the first payment."),
+    )
+    note = fields.String(
+        required=True,
+        allow_none=True,
+        metadata=doc("The buyer's note for the vendor; null without a note.", "Please bring change."),
+    )
     tracking_note = fields.String(required=True, allow_none=True)
-    expires_at = Timestamp(required=True)
+    expires_at = Timestamp(required=True, metadata=doc("End of the time for the payment.", ACCEPTED_AT))
     created_at = Timestamp(required=True)
     paid_at = Timestamp(required=True, allow_none=True)
-    cancelled_at = Timestamp(required=True, allow_none=True)
+    cancelled_at = Timestamp(
+        required=True, allow_none=True, metadata=doc("Time of the cancellation; null without one.", None)
+    )
     expired_at = Timestamp(required=True, allow_none=True)
-    disputed_at = Timestamp(required=True, allow_none=True)
-    refunded_at = Timestamp(required=True, allow_none=True)
-    cancellation = fields.Nested(CancellationView, required=True, allow_none=True)
-    refunds = fields.List(fields.Nested(RefundView), required=True)
+    disputed_at = Timestamp(
+        required=True, allow_none=True, metadata=doc("Start of a dispute; null without one.", None)
+    )
+    refunded_at = Timestamp(
+        required=True, allow_none=True, metadata=doc("Time of the full refund; null without one.", None)
+    )
+    cancellation = fields.Nested(
+        CancellationView,
+        required=True,
+        allow_none=True,
+        metadata=doc("Cancellation; null without one.", None),
+    )
+    refunds = fields.List(
+        fields.Nested(RefundView),
+        required=True,
+        metadata=doc("Refunds of the order, pending or completed.", []),
+    )
     revision = StrictInteger(minimum=1, required=True)
-    next_actions = fields.List(fields.String(), required=True)
+    next_actions = fields.List(
+        fields.String(), required=True, metadata=doc("Actions that the caller may take now.", [])
+    )
 
 
 class CheckoutPayment(Schema):
@@ -243,14 +334,18 @@ class CheckoutPayment(Schema):
 
     reference = fields.String(required=True)
     amount_minor = MinorAmount(required=True)
-    status = Choice(*sorted(INTENT.states), required=True)
+    status = Choice(
+        *sorted(INTENT.states), required=True, metadata=doc("Status of the payment.", "initialized")
+    )
 
 
 class CheckoutView(Schema):
     """A placed checkout: an order for each vendor, with separate delivery and fees."""
 
-    checkout_id = Uuid(required=True)
-    orders = fields.List(fields.Nested(OrderView), required=True)
+    checkout_id = Uuid(required=True, metadata=doc("Id of the checkout.", OTHER_ID))
+    orders = fields.List(
+        fields.Nested(OrderView), required=True, metadata=doc("Orders of the checkout, by store.")
+    )
     payment = fields.Nested(
         CheckoutPayment,
         required=True,
@@ -262,22 +357,33 @@ class CheckoutView(Schema):
 class VendorOrderCounts(Schema):
     """The number of a store's orders by status. Pending orders are paid and wait for acceptance."""
 
-    pending = StrictInteger(minimum=0, required=True)
-    processing = StrictInteger(minimum=0, required=True)
-    shipped = StrictInteger(minimum=0, required=True)
-    delivered = StrictInteger(minimum=0, required=True)
+    pending = StrictInteger(
+        minimum=0, required=True, metadata=doc("Paid orders that the vendor has not accepted.", 1)
+    )
+    processing = StrictInteger(minimum=0, required=True, metadata=doc("Accepted orders.", 1))
+    shipped = StrictInteger(
+        minimum=0, required=True, metadata=doc("Shipped orders that are not delivered.", 1)
+    )
+    delivered = StrictInteger(minimum=0, required=True, metadata=doc("Delivered orders.", 12))
 
 
 class OrderEventView(Schema):
     """An event of an order."""
 
     order_id = Uuid(required=True)
-    from_status = fields.String(required=True, allow_none=True, data_key="from")
-    to_status = fields.String(required=True, data_key="to")
-    trigger = fields.String(required=True)
-    actor = fields.String(required=True)
-    at = Timestamp(required=True)
-    note = fields.String(required=True, allow_none=True)
+    from_status = fields.String(
+        required=True,
+        allow_none=True,
+        data_key="from",
+        metadata=doc("Status before; null for the first event.", "shipped"),
+    )
+    to_status = fields.String(required=True, data_key="to", metadata=doc("Status after.", "delivered"))
+    trigger = fields.String(required=True, metadata=doc("Action that caused the event.", "verify-code"))
+    actor = fields.String(required=True, metadata=doc("Role of the acting person, or `system`.", "vendor"))
+    at = Timestamp(required=True, metadata=doc("Time of the event.", DELIVERED_AT))
+    note = fields.String(
+        required=True, allow_none=True, metadata=doc("Note of the acting person; null without a note.", None)
+    )
 
 
 class MoneyHolderView(Schema):
@@ -287,12 +393,24 @@ class MoneyHolderView(Schema):
     for money in another currency. For the latter, `amountMinor` is 0 and `why` states the amount.
     """
 
-    holder = Choice(*HOLDERS, required=True)
-    is_you = fields.Boolean(required=True)
-    amount_minor = MinorAmount(required=True)
-    why = fields.String(required=True)
-    next = fields.String(required=True)
-    by = Timestamp(required=True, allow_none=True)
+    holder = Choice(*HOLDERS, required=True, metadata=doc("Holder of the money.", "vendor"))
+    is_you = fields.Boolean(required=True, metadata=doc("Whether the caller is the holder.", False))
+    amount_minor = MinorAmount(required=True, metadata=doc("Amount in kobo.", 679_250))
+    why = fields.String(
+        required=True,
+        metadata=doc("Reason, in a sentence.", "The buyer confirmed the delivery with the PIN."),
+    )
+    next = fields.String(
+        required=True,
+        metadata=doc(
+            "Next step, in a sentence.", "The next payout sends the money to the vendor's bank account."
+        ),
+    )
+    by = Timestamp(
+        required=True,
+        allow_none=True,
+        metadata=doc("Deadline of the next step; null without a deadline.", None),
+    )
     transaction_id = Uuid(required=True, allow_none=True)
 
 
@@ -303,12 +421,12 @@ class MoneyMovementView(Schema):
     """
 
     transaction_id = Uuid(required=True, allow_none=True)
-    kind = fields.String(required=True)
-    amount_minor = MinorAmount(required=True)
-    at = Timestamp(required=True)
-    from_ = Choice(*HOLDERS, required=True, data_key="from")
-    to = Choice(*HOLDERS, required=True)
-    what = fields.String(required=True)
+    kind = fields.String(required=True, metadata=doc("Kind of the ledger transaction.", "payment"))
+    amount_minor = MinorAmount(required=True, metadata=doc("Amount in kobo.", 775_000))
+    at = Timestamp(required=True, metadata=doc("Time of the movement.", PAID_AT))
+    from_ = Choice(*HOLDERS, required=True, data_key="from", metadata=doc("Holder before.", "buyer"))
+    to = Choice(*HOLDERS, required=True, metadata=doc("Holder after.", "escrow"))
+    what = fields.String(required=True, metadata=doc("Description in a sentence.", "The buyer paid by card."))
 
 
 class MoneyTrailView(Schema):
@@ -316,12 +434,18 @@ class MoneyTrailView(Schema):
 
     order_id = Uuid(required=True, attribute="order.id")
     number = fields.String(required=True, attribute="order.number")
-    status = Choice(*_STATUSES, required=True, attribute="order.status")
+    status = Choice(
+        *_STATUSES, required=True, attribute="order.status", metadata=doc("Status of the order.", "delivered")
+    )
     escrow_status = Choice(*_ESCROW_STATUSES, required=True, attribute="order.escrow_status")
     total_amount = MinorAmount(required=True, attribute="order.total_minor", data_key="total_amount")
     currency = fields.String(required=True)
-    holders = fields.List(fields.Nested(MoneyHolderView), required=True)
-    entries = fields.List(fields.Nested(MoneyMovementView), required=True)
+    holders = fields.List(
+        fields.Nested(MoneyHolderView), required=True, metadata=doc("Present holders of the money.")
+    )
+    entries = fields.List(
+        fields.Nested(MoneyMovementView), required=True, metadata=doc("Movements, earliest first.")
+    )
 
 
 _MAX_TOTAL_MINOR = 10**15
@@ -331,21 +455,30 @@ class OrderAuditQuery(DateRangeQuery, OffsetQuery):
     """Filters and order of the table of orders. `to` is exclusive. Amounts are kobo."""
 
     sort = sort_choice(admin_table.SORTS, default="created_at")
-    status = Choice(*_STATUSES)
-    escrow_status = Choice(*_ESCROW_STATUSES)
-    campus = Text(max_length=80, metadata={"description": "The campus's id or slug."})
-    vendor = Uuid(metadata={"description": "The store's id."})
-    buyer = Uuid()
-    min_total = IntegerParameter(minimum=0, maximum=_MAX_TOTAL_MINOR)
-    max_total = IntegerParameter(minimum=0, maximum=_MAX_TOTAL_MINOR)
-    from_ = DateRangeBound(data_key="from", metadata={"description": "The earliest time of placing."})
-    to = DateRangeBound(metadata={"description": "The end of the period, exclusive."})
-    older_than_hours = IntegerParameter(minimum=1, maximum=10 * 365 * 24)
+    status = Choice(*_STATUSES, metadata=doc("Only orders with this status.", "delivered"))
+    escrow_status = Choice(
+        *_ESCROW_STATUSES, metadata=doc("Only orders whose escrow is in this state.", "released")
+    )
+    campus = Text(max_length=80, metadata=doc("The campus's id or slug.", "north"))
+    vendor = Uuid(metadata=doc("The store's id.", demo_ids.STORE))
+    buyer = Uuid(metadata=doc("The buyer's user id.", demo_ids.BUYER))
+    min_total = IntegerParameter(
+        minimum=0, maximum=_MAX_TOTAL_MINOR, metadata=doc("Lowest total, in kobo.", 100_000)
+    )
+    max_total = IntegerParameter(
+        minimum=0, maximum=_MAX_TOTAL_MINOR, metadata=doc("Highest total, in kobo.", 2_000_000)
+    )
+    from_ = DateRangeBound(data_key="from", metadata=doc("The earliest time of placing.", PERIOD_START))
+    to = DateRangeBound(metadata=doc("The end of the period, exclusive.", PERIOD_END))
+    older_than_hours = IntegerParameter(
+        minimum=1, maximum=10 * 365 * 24, metadata=doc("Lowest age of the present status, in hours.", 24)
+    )
     stuck = BooleanParameter(
-        metadata={
-            "description": "True for orders that are stuck: not accepted for 24 hours after payment, not delivered for"
-            " 14 days after shipping, with a quarantined payment, or with a failed refund. False for all others."
-        }
+        metadata=doc(
+            "True for orders that are stuck: not accepted for 24 hours after payment, not delivered for"
+            " 14 days after shipping, with a quarantined payment, or with a failed refund. False for all others.",
+            False,
+        )
     )
     format = Choice(*FORMATS)
 
@@ -358,35 +491,55 @@ class OrderAuditRow(OrderSummary):
     """An order in the table. `escrowMinor` is the escrow balance in the ledger. Ages are whole hours."""
 
     escrow_status = Choice(*_ESCROW_STATUSES, required=True)
-    campus = fields.Nested(OrderCampus, required=True)
+    campus = fields.Nested(OrderCampus, required=True, metadata=doc("Campus of the store."))
     total_minor = MinorAmount(required=True, data_key="total_amount")
-    escrow_minor = fields.Integer(required=True, strict=True)
+    escrow_minor = fields.Integer(
+        required=True, strict=True, metadata=doc("Balance of the order's escrow, in kobo.", 0)
+    )
     currency = fields.String(required=True)
-    payment_status = fields.String(required=True, allow_none=True)
+    payment_status = fields.String(
+        required=True,
+        allow_none=True,
+        metadata=doc("Status of the payment; null before the first payment.", "succeeded"),
+    )
     created_at = Timestamp(required=True)
     paid_at = Timestamp(required=True, allow_none=True)
-    age_hours = fields.Integer(required=True, strict=True)
-    status_age_hours = fields.Integer(required=True, strict=True)
-    stuck = fields.List(Choice(*admin_table.STUCK_REASONS), required=True)
+    age_hours = fields.Integer(
+        required=True, strict=True, metadata=doc("Hours since the order was placed.", 480)
+    )
+    status_age_hours = fields.Integer(
+        required=True, strict=True, metadata=doc("Hours since the last change of status.", 456)
+    )
+    stuck = fields.List(
+        Choice(*admin_table.STUCK_REASONS),
+        required=True,
+        metadata=doc("Reasons why the order is stuck; empty for other orders.", []),
+    )
 
 
 class CampusOrderQuery(CursorQuery):
     """Filters of the list of paid orders of a campus."""
 
-    campus = Text(max_length=80, load_default=None, metadata={"description": "The campus's id or slug."})
-    status = Choice(*_STATUSES, load_default=None)
-    delivery_method = Choice("delivery", "pickup", load_default=None)
+    campus = Text(max_length=80, load_default=None, metadata=doc("The campus's id or slug.", "north"))
+    status = Choice(*_STATUSES, load_default=None, metadata=doc("Only orders with this status.", "delivered"))
+    delivery_method = Choice(
+        "delivery", "pickup", load_default=None, metadata=doc("Only deliveries, or only pickups.", "pickup")
+    )
 
 
 class PickupHub(Identified):
     """The hub of a pickup order."""
 
-    name = fields.String(required=True)
+    example_id = demo_ids.HUB
+
+    name = fields.String(required=True, metadata=doc("Name of the hub.", "Library Hub"))
 
 
 class CampusOrder(DeliveredOrder):
     """A paid order, for staff of a campus."""
 
-    hub = fields.Nested(PickupHub, required=True, allow_none=True)
-    campus = fields.Nested(OrderCampus, required=True)
+    hub = fields.Nested(
+        PickupHub, required=True, allow_none=True, metadata=doc("Hub of a pickup; null for a delivery.")
+    )
+    campus = fields.Nested(OrderCampus, required=True, metadata=doc("Campus of the store."))
     paid_at = Timestamp(required=True)
