@@ -5,6 +5,7 @@ from typing import Any
 from marshmallow import ValidationError, fields, validate, validates_schema
 
 from blueprints.http.csv_export import FORMATS
+from blueprints.http.field_docs import ACCEPTED_AT, OTHER_ID, doc
 from blueprints.http.fields import (
     AccountNumber,
     BankCode,
@@ -27,6 +28,7 @@ from blueprints.http.fields import (
     Uuid,
     sort_choice,
 )
+from marketplace.kernel import demo_ids
 from marketplace.payments import admin_queries, states
 
 _REFERENCE = FullMatch(
@@ -37,8 +39,10 @@ _REFERENCE = FullMatch(
 class CreatePaymentIntent(Schema):
     """The target of a payment: an order or a checkout."""
 
-    order_id = Uuid()
-    checkout_id = Uuid()
+    example_omits = frozenset({"checkout_id"})
+
+    order_id = Uuid(metadata=doc("Id of an unpaid order of the caller.", demo_ids.UNPAID_ORDER))
+    checkout_id = Uuid(metadata=doc("Id of an unpaid checkout of the caller.", OTHER_ID))
     callback_url = HttpUrl()
 
     @validates_schema
@@ -52,6 +56,8 @@ class CreatePaymentIntent(Schema):
 
 class InitializePayment(CreatePaymentIntent):
     """The target of a payment: an order, a checkout or an existing payment."""
+
+    example_omits = frozenset({"checkout_id", "reference"})
 
     reference = fields.String(validate=_REFERENCE)
     _target_names = "`orderId`, `checkoutId` and `reference`"
@@ -67,31 +73,43 @@ class PaymentSummary(Schema):
     """A payment with reference, status and amount."""
 
     reference = fields.String(required=True)
-    status = Choice(*sorted(states.INTENT.states), required=True)
-    amount_minor = MinorAmount(required=True)
+    status = Choice(
+        *sorted(states.INTENT.states), required=True, metadata=doc("Status of the payment.", "initialized")
+    )
+    amount_minor = MinorAmount(required=True, metadata=doc("Amount in kobo.", 320_000))
     currency = fields.String(required=True)
 
 
 class PaymentIntentView(PaymentSummary):
     """A payment intent with the ids of its orders."""
 
-    order_ids = fields.List(Uuid(), required=True)
+    order_ids = fields.List(
+        Uuid(), required=True, metadata=doc("Ids of the paid orders.", [demo_ids.UNPAID_ORDER])
+    )
 
 
 class HostedPageView(Schema):
     """The hosted payment page of the gateway."""
 
     reference = fields.String(required=True)
-    authorization_url = fields.Url(required=True, require_tld=False)
-    access_code = fields.String(required=True)
-    amount_minor = MinorAmount(required=True)
+    authorization_url = fields.Url(
+        required=True,
+        require_tld=False,
+        metadata=doc(
+            "Page of the gateway on which the buyer pays.", "https://checkout.gateway.example/0peioxfhpn"
+        ),
+    )
+    access_code = fields.String(required=True, metadata=doc("The gateway's code of the page.", "0peioxfhpn"))
+    amount_minor = MinorAmount(required=True, metadata=doc("Amount in kobo.", 320_000))
 
 
 class PaymentOrder(Identified):
     """An order of a payment."""
 
+    example_id = demo_ids.ORDER
+
     number = fields.String(required=True)
-    status = fields.String(required=True)
+    status = fields.String(required=True, metadata=doc("Status of the order.", "paid_escrow"))
 
 
 class PaymentView(PaymentSummary):
@@ -99,15 +117,21 @@ class PaymentView(PaymentSummary):
 
     channel = fields.String(required=True, allow_none=True)
     paid_at = Timestamp(required=True, allow_none=True)
-    orders = fields.List(fields.Nested(PaymentOrder), required=True)
+    orders = fields.List(
+        fields.Nested(PaymentOrder), required=True, metadata=doc("Orders that the payment pays.")
+    )
 
 
 class LedgerEntryQuery(DateRangeQuery, CursorQuery):
     """Filters of the caller's statement; ``to`` is exclusive."""
 
-    kind = Text(max_length=40, load_default=None)
-    direction = Choice("debit", "credit", load_default=None)
-    order_id = Uuid(load_default=None)
+    kind = Text(
+        max_length=40, load_default=None, metadata=doc("Only entries of this kind of transaction.", "refund")
+    )
+    direction = Choice(
+        "debit", "credit", load_default=None, metadata=doc("Only credits, or only debits.", "credit")
+    )
+    order_id = Uuid(load_default=None, metadata=doc("Only entries of this order.", demo_ids.REFUNDED_ORDER))
     format = Choice(*FORMATS, load_default=None)
 
 
@@ -115,13 +139,21 @@ class LedgerEntryView(Identified):
     """An entry of the caller's statement; the fields are in the order of the CSV columns."""
 
     transaction_id = Uuid(required=True)
-    account = fields.String(required=True)
-    kind = fields.String(required=True)
+    account = fields.String(
+        required=True, metadata=doc("Kind of the account: `wallet` or `vendor_payable`.", "vendor_payable")
+    )
+    kind = fields.String(required=True, metadata=doc("Kind of the ledger transaction.", "release"))
     direction = Choice("debit", "credit", required=True)
-    amount_minor = MinorAmount(minimum=1, required=True)
-    balance_after_minor = MinorAmount(required=True, allow_none=True)
+    amount_minor = MinorAmount(minimum=1, required=True, metadata=doc("Amount in kobo.", 679_250))
+    balance_after_minor = MinorAmount(
+        required=True,
+        allow_none=True,
+        metadata=doc("Balance of the account after the entry, in kobo; null for other accounts.", 679_250),
+    )
     order_id = Uuid(required=True, allow_none=True)
-    description = fields.String(required=True)
+    description = fields.String(
+        required=True, metadata=doc("Description in a sentence.", "Escrow of order CM-100001 released")
+    )
     created_at = Timestamp(required=True)
 
 
@@ -135,11 +167,13 @@ class RefundedItem(Schema):
     """A product of the order and the number of units to refund."""
 
     product_id = Uuid(required=True)
-    quantity = StrictInteger(minimum=1, maximum=1000, required=True)
+    quantity = StrictInteger(minimum=1, maximum=1000, required=True, metadata=doc("Units to refund.", 1))
 
 
 class ProcessRefund(Schema):
     """A refund of an order: amount or items, destination and reason."""
+
+    example_omits = frozenset({"amount_minor"})
 
     amount_minor = MinorAmount(
         minimum=1,
@@ -151,14 +185,20 @@ class ProcessRefund(Schema):
     reason = Text(
         **_REASON_LENGTH,
         required=True,
-        metadata={"description": "Buyer and vendor can read the reason in the order's trail."},
+        metadata=doc(
+            "Buyer and vendor can read the reason in the order's trail.", "The book has missing pages."
+        ),
     )
-    items = fields.List(fields.Nested(RefundedItem), validate=validate.Length(min=1, max=50))
+    items = fields.List(
+        fields.Nested(RefundedItem),
+        validate=validate.Length(min=1, max=50),
+        metadata=doc("Products and units to refund."),
+    )
     clawback = StrictBoolean(
         load_default=False,
-        metadata={
-            "description": "Refund after the release of escrow. The vendor's share becomes a debt of the vendor."
-        },
+        metadata=doc(
+            "Refund after the release of escrow. The vendor's share becomes a debt of the vendor.", False
+        ),
     )
 
     @validates_schema
@@ -175,7 +215,7 @@ class RefundState(Identified):
     """A refund with amount and status."""
 
     amount_minor = MinorAmount(minimum=1, required=True)
-    status = Choice(*_REFUND_STATUSES, required=True)
+    status = Choice(*_REFUND_STATUSES, required=True, metadata=doc("Status of the refund.", "processed"))
 
 
 class RefundSummary(RefundState):
@@ -189,21 +229,32 @@ class RefundSummary(RefundState):
 class ClawbackView(Schema):
     """The vendor's and the platform's shares of a clawback, and the vendor's total debt."""
 
-    vendor_minor = MinorAmount(required=True)
-    platform_minor = MinorAmount(required=True)
-    vendor_owes_minor = MinorAmount(required=True)
+    vendor_minor = MinorAmount(required=True, metadata=doc("The vendor's share in kobo.", 679_250))
+    platform_minor = MinorAmount(required=True, metadata=doc("The platform's share in kobo.", 95_750))
+    vendor_owes_minor = MinorAmount(required=True, metadata=doc("The vendor's total debt in kobo.", 679_250))
 
 
 class ProcessedRefund(Schema):
     """A refunded order with the remaining escrow balance and the created refunds."""
 
     order_id = Uuid(required=True, attribute="order.id")
-    status = fields.String(required=True, attribute="order.status")
+    status = fields.String(
+        required=True, attribute="order.status", metadata=doc("Status of the order.", "refunded")
+    )
     escrow_status = fields.String(required=True, attribute="order.escrow_status")
     amount_minor = MinorAmount(required=True)
-    held_minor = MinorAmount(required=True, attribute="order.escrow_balance_minor")
-    refunds = fields.List(fields.Nested(RefundSummary), required=True)
-    clawback = fields.Nested(ClawbackView, required=True, allow_none=True)
+    held_minor = MinorAmount(
+        required=True,
+        attribute="order.escrow_balance_minor",
+        metadata=doc("Remaining balance of the escrow, in kobo.", 0),
+    )
+    refunds = fields.List(fields.Nested(RefundSummary), required=True, metadata=doc("Created refunds."))
+    clawback = fields.Nested(
+        ClawbackView,
+        required=True,
+        allow_none=True,
+        metadata=doc("Shares of a clawback; null for a refund from escrow.", None),
+    )
 
 
 class RefundQuery(OffsetQuery):
@@ -214,62 +265,87 @@ class RefundQuery(OffsetQuery):
 
     sort = sort_choice(admin_queries.REFUND_SORTS, default="created_at")
     status = Choice(
-        admin_queries.OPEN_FILTER, admin_queries.PAID_TWICE_FILTER, *_REFUND_STATUSES, load_default=None
+        admin_queries.OPEN_FILTER,
+        admin_queries.PAID_TWICE_FILTER,
+        *_REFUND_STATUSES,
+        load_default=None,
+        metadata=doc("Only refunds with this status.", "processed"),
     )
-    destination = Choice("gateway", "wallet", load_default=None)
+    destination = Choice(
+        "gateway",
+        "wallet",
+        load_default=None,
+        metadata=doc("Only refunds to the gateway, or only to the wallet.", "wallet"),
+    )
     cause = Choice(
         *admin_queries.CAUSE_PREFIXES,
         load_default=None,
-        metadata={
-            "description": "`order`: the order was cancelled, refunded by an officer or ended unpaid."
+        metadata=doc(
+            "`order`: the order was cancelled, refunded by an officer or ended unpaid."
             " `unneeded_charge`: a late or duplicate charge. `held_charge`: a resolved quarantined charge."
-            " `clawback`: a refund after the release."
-        },
+            " `clawback`: a refund after the release.",
+            "order",
+        ),
     )
-    older_than_hours = IntegerParameter(minimum=0, maximum=24 * 366, load_default=None)
+    older_than_hours = IntegerParameter(
+        minimum=0, maximum=24 * 366, load_default=None, metadata=doc("Lowest age, in hours.", 1)
+    )
 
 
 class Buyer(Identified):
     """The buyer who receives the refund or made the payment."""
 
-    name = fields.String(required=True, allow_none=True)
+    example_id = demo_ids.BUYER
+
+    name = fields.String(
+        required=True, allow_none=True, metadata=doc("Full name; null without one.", "Amara Okafor")
+    )
 
 
 class RefundRow(RefundSummary):
     """A refund in the table for finance officers."""
 
-    reason = fields.String(required=True)
+    reason = fields.String(
+        required=True, metadata=doc("Reason of the refund.", "The book has missing pages.")
+    )
     attempt = StrictInteger(minimum=1, required=True)
     order_id = Uuid(required=True, allow_none=True)
     order_number = fields.String(required=True, allow_none=True)
-    buyer = fields.Nested(Buyer, required=True)
+    buyer = fields.Nested(Buyer, required=True, metadata=doc("Recipient of the refund."))
     payment_reference = fields.String(required=True, allow_none=True)
-    gateway_refund_id = fields.String(required=True, allow_none=True)
-    requested_by = Uuid(required=True, allow_none=True)
+    gateway_refund_id = fields.String(
+        required=True,
+        allow_none=True,
+        metadata=doc("The gateway's id of the refund; null before the dispatch.", "3018284"),
+    )
+    requested_by = Uuid(
+        required=True,
+        allow_none=True,
+        metadata=doc("User id of the officer; null for an automatic refund.", demo_ids.FINANCE),
+    )
     dispute = Choice(
         "open",
         "lost",
         required=True,
         allow_none=True,
-        metadata={
-            "description": "`open`: the buyer's bank disputes the charge, so the unsent refund waits. `lost`: the bank"
-            " took the charge back."
-        },
+        metadata=doc(
+            "`open`: the buyer's bank disputes the charge, so the unsent refund waits. `lost`: the bank"
+            " took the charge back.",
+            None,
+        ),
     )
     paid_twice_minor = MinorAmount(
         required=True,
-        metadata={"description": "Kobo that the gateway paid although the buyer already had the money."},
+        metadata=doc("Kobo that the gateway paid although the buyer already had the money.", 0),
     )
     buyer_owes_minor = MinorAmount(
         required=True,
-        metadata={"description": "The buyer's current total debt for money received twice, in kobo."},
+        metadata=doc("The buyer's current total debt for money received twice, in kobo.", 0),
     )
     times_returned = StrictInteger(
         minimum=0,
         required=True,
-        metadata={
-            "description": "Number of times that the refund was sent and then returned to the gateway."
-        },
+        metadata=doc("Number of times that the refund was sent and then returned to the gateway.", 0),
     )
     age_seconds = StrictInteger(
         minimum=0,
@@ -288,14 +364,22 @@ class QuarantinedChargeQuery(OffsetQuery):
     """Filters of quarantined charges."""
 
     sort = sort_choice(admin_queries.QUARANTINE_SORTS, default="created_at")
-    status = Choice("open", "resolved", load_default=None)
-    reason = Choice(*_QUARANTINE_REASONS, load_default=None)
+    status = Choice(
+        "open", "resolved", load_default=None, metadata=doc("Only open, or only resolved charges.", "open")
+    )
+    reason = Choice(
+        *_QUARANTINE_REASONS,
+        load_default=None,
+        metadata=doc("Only charges with this reason.", "amount_below_total"),
+    )
 
 
 class QuarantinedChargeOrder(PaymentOrder):
     """An order of a quarantined charge with the amount still due."""
 
-    due_minor = MinorAmount(required=True, attribute="payable_minor")
+    due_minor = MinorAmount(
+        required=True, attribute="payable_minor", metadata=doc("Amount still due, in kobo.", 75_000)
+    )
 
 
 class QuarantinedChargeOrderRow(QuarantinedChargeOrder):
@@ -310,50 +394,100 @@ class QuarantinedChargeRow(Created):
     ``heldMinor`` is the buyer's money that the ledger holds for the charge, 0 for another currency.
     """
 
-    status = Choice("open", "resolved", required=True)
-    reason = Choice(*_QUARANTINE_REASONS, required=True)
-    amount_minor = MinorAmount(required=True)
-    fees_minor = MinorAmount(required=True)
-    held_minor = MinorAmount(required=True)
-    due_minor = MinorAmount(required=True)
+    status = Choice(
+        "open", "resolved", required=True, metadata=doc("Whether an officer has resolved the charge.", "open")
+    )
+    reason = Choice(
+        *_QUARANTINE_REASONS,
+        required=True,
+        metadata=doc("Difference between the charge and the payment.", "amount_below_total"),
+    )
+    amount_minor = MinorAmount(
+        required=True, metadata=doc("Charged amount in the smallest unit of the currency.", 700_000)
+    )
+    fees_minor = MinorAmount(
+        required=True, metadata=doc("Fees of the gateway, in the smallest unit of the currency.", 10_500)
+    )
+    held_minor = MinorAmount(
+        required=True, metadata=doc("The buyer's money that the ledger holds, in kobo.", 700_000)
+    )
+    due_minor = MinorAmount(required=True, metadata=doc("Amount of the payment, in kobo.", 775_000))
     currency = fields.String(required=True)
     payment_reference = fields.String(required=True)
-    orders = fields.List(fields.Nested(QuarantinedChargeOrderRow), required=True)
-    buyer = fields.Nested(Buyer, required=True)
-    resolved_at = Timestamp(required=True, allow_none=True)
-    resolution = fields.String(required=True, allow_none=True)
-    resolution_note = fields.String(required=True, allow_none=True)
-    resolved_by = Uuid(required=True, allow_none=True)
+    orders = fields.List(
+        fields.Nested(QuarantinedChargeOrderRow),
+        required=True,
+        metadata=doc("Orders that the charge was for."),
+    )
+    buyer = fields.Nested(Buyer, required=True, metadata=doc("Buyer who was charged."))
+    resolved_at = Timestamp(
+        required=True, allow_none=True, metadata=doc("Time of the resolution; null while open.", None)
+    )
+    resolution = fields.String(
+        required=True, allow_none=True, metadata=doc("Resolution; null while open.", None)
+    )
+    resolution_note = fields.String(
+        required=True, allow_none=True, metadata=doc("The officer's reason; null while open.", None)
+    )
+    resolved_by = Uuid(
+        required=True, allow_none=True, metadata=doc("User id of the officer; null while open.", None)
+    )
 
 
 class ResolveQuarantinedCharge(Schema):
     """The resolution of a quarantined charge and the officer's reason."""
 
-    action = Choice("accept_rest", "refund", "wallet", required=True)
-    note = SingleLineText(**_REASON_LENGTH, required=True)
+    action = Choice(
+        "accept_rest",
+        "refund",
+        "wallet",
+        required=True,
+        metadata=doc(
+            "`accept_rest` accepts the amount and leaves the rest due, `refund` returns the "
+            "charge, `wallet` credits the buyer.",
+            "accept_rest",
+        ),
+    )
+    note = SingleLineText(
+        **_REASON_LENGTH,
+        required=True,
+        metadata=doc("Reason, for the audit trail.", "The buyer agreed to pay the rest."),
+    )
 
 
 class ResolvedQuarantinedCharge(Schema):
     """A resolved quarantined charge with the amounts still due for its orders."""
 
     id = Uuid(required=True, attribute="row.id")
-    status = Choice("resolved", required=True, attribute="row.status")
-    resolution = fields.String(required=True, attribute="row.resolution")
+    status = Choice(
+        "resolved", required=True, attribute="row.status", metadata=doc("Always `resolved`.", "resolved")
+    )
+    resolution = fields.String(
+        required=True,
+        attribute="row.resolution",
+        metadata=doc("Resolution that the officer chose.", "accept_rest"),
+    )
     amount_minor = MinorAmount(required=True)
-    orders = fields.List(fields.Nested(QuarantinedChargeOrder), required=True)
+    orders = fields.List(
+        fields.Nested(QuarantinedChargeOrder),
+        required=True,
+        metadata=doc("Orders with the amounts still due."),
+    )
 
 
 class BankView(Schema):
     """A supported bank."""
 
-    code = fields.String(required=True)
-    name = fields.String(required=True)
+    code = fields.String(required=True, metadata=doc("Code of the bank.", "058"))
+    name = fields.String(required=True, metadata=doc("Name of the bank.", "Guaranty Trust Bank"))
 
 
 class ResolveBankAccount(Schema):
     """The bank account to resolve."""
 
-    account_number = AccountNumber(required=True)
+    account_number = AccountNumber(
+        required=True, metadata=doc("Account number (NUBAN), 10 digits.", "0123456789")
+    )
     bank_code = BankCode(required=True)
 
 
@@ -361,7 +495,9 @@ class BankAccountView(Schema):
     """A bank account with the holder's name."""
 
     bank_name = fields.String(required=True)
-    account_number = fields.String(required=True)
+    account_number = fields.String(
+        required=True, metadata=doc("Account number (NUBAN), 10 digits.", "0123456789")
+    )
     account_name = fields.String(required=True)
 
 
@@ -375,5 +511,5 @@ class VirtualAccount(BankAccountView):
     """A bank account for a single payment: transfer exactly ``amountMinor`` until ``expiresAt``."""
 
     reference = fields.String(required=True)
-    amount_minor = MinorAmount(required=True)
-    expires_at = Timestamp(required=True)
+    amount_minor = MinorAmount(required=True, metadata=doc("Exact amount to transfer, in kobo.", 320_000))
+    expires_at = Timestamp(required=True, metadata=doc("End of the time for the transfer.", ACCEPTED_AT))
