@@ -3,6 +3,7 @@
 from marshmallow import fields
 
 from blueprints.http.envelope import OffsetMetaSchema
+from blueprints.http.field_docs import DELIVERED_AT, PROMOTION_END, STORE_NAME, doc
 from blueprints.http.fields import (
     AccountNumber,
     BankCode,
@@ -22,6 +23,7 @@ from blueprints.http.fields import (
     Uuid,
     sort_choice,
 )
+from marketplace.kernel import demo_ids
 from marketplace.payouts import states
 from marketplace.payouts.payees import balances, holds, payout_history
 
@@ -38,30 +40,46 @@ class CashOutQuery(DateRangeQuery, OffsetQuery):
     """Filters of payouts from the caller's wallet; ``to`` is exclusive."""
 
     sort = sort_choice(payout_history.SORTS, default="created_at")
-    status = Choice(*sorted(states.PAYOUT.states), load_default=None)
+    status = Choice(
+        *sorted(states.PAYOUT.states),
+        load_default=None,
+        metadata=doc("Only payouts with this status.", "pending"),
+    )
 
 
 class PayoutQuery(CashOutQuery, VendorSelectionQuery):
     """Filters of payouts; ``to`` is exclusive."""
 
-    source = Choice(*payout_history.SOURCES, load_default=None)
+    source = Choice(
+        *payout_history.SOURCES,
+        load_default=None,
+        metadata=doc("Only payouts of stores, or only of wallets.", "store"),
+    )
     batch_id = Uuid(load_default=None)
 
 
 class RequestPayout(Schema):
     """The amount to pay out, in kobo."""
 
-    amount_minor = MinorAmount(minimum=1, required=True)
+    amount_minor = MinorAmount(
+        minimum=1, required=True, metadata=doc("Amount in kobo, at least the minimum payout.", 200_000)
+    )
 
 
 class PayeeView(Identified):
     """The payee of a payout."""
 
-    name = fields.String(required=True, allow_none=True)
+    example_id = demo_ids.VENDOR_OWNER
+
+    name = fields.String(
+        required=True, allow_none=True, metadata=doc("Full name; null without one.", "Ngozi Adeyemi")
+    )
 
 
 class PayoutVendor(Identified):
     """The store that a payout is for."""
+
+    example_id = demo_ids.STORE
 
     display_name = fields.String(required=True)
 
@@ -81,17 +99,37 @@ class PayoutView(Updated):
     ``reference`` identifies the transfer after the dispatch. ``batchId`` is null until the payout joins a batch.
     """
 
-    status = Choice(*sorted(states.PAYOUT.states), required=True)
-    source = Choice(*payout_history.SOURCES, required=True)
-    amount_minor = MinorAmount(minimum=1, required=True)
+    status = Choice(
+        *sorted(states.PAYOUT.states), required=True, metadata=doc("Status of the payout.", "success")
+    )
+    source = Choice(
+        *payout_history.SOURCES, required=True, metadata=doc("Balance that the payout is paid from.", "store")
+    )
+    amount_minor = MinorAmount(minimum=1, required=True, metadata=doc("Amount in kobo.", 679_250))
     currency = fields.String(required=True)
-    asked_for = fields.Boolean(required=True)
-    reason = fields.String(required=True, allow_none=True)
-    batch_id = Uuid(required=True, allow_none=True)
-    reference = fields.String(required=True, allow_none=True)
-    payee = fields.Nested(PayeeView, required=True)
-    vendor = fields.Nested(PayoutVendor, required=True, allow_none=True)
-    bank_account = fields.Nested(PayoutAccountView, required=True)
+    asked_for = fields.Boolean(required=True, metadata=doc("Whether the payee requested the payout.", False))
+    reason = fields.String(
+        required=True, allow_none=True, metadata=doc("Reason of a failure or reversal; null otherwise.", None)
+    )
+    batch_id = Uuid(
+        required=True,
+        allow_none=True,
+        metadata=doc("Id of the payout batch; null before the staging.", demo_ids.PAYOUT_BATCH),
+    )
+    reference = fields.String(
+        required=True,
+        allow_none=True,
+        metadata=doc(
+            "Reference of the transfer; null before the dispatch.", "payout-01958b3c7a107c3e9d524f6a8b0c1d2e"
+        ),
+    )
+    payee = fields.Nested(PayeeView, required=True, metadata=doc("Person who is paid."))
+    vendor = fields.Nested(
+        PayoutVendor, required=True, allow_none=True, metadata=doc("Store that is paid; null for a wallet.")
+    )
+    bank_account = fields.Nested(
+        PayoutAccountView, required=True, metadata=doc("Bank account of the payout.")
+    )
     sent_at = Timestamp(required=True, allow_none=True)
     settled_at = Timestamp(required=True, allow_none=True)
 
@@ -99,9 +137,21 @@ class PayoutView(Updated):
 class PayoutHoldReasonView(Schema):
     """A hold: the reason that blocks payouts, and the end if known."""
 
-    reason = Choice(*holds.ALL_HOLD_REASONS, required=True)
-    until = Timestamp(required=True, allow_none=True)
-    detail = fields.String(required=True)
+    reason = Choice(
+        *holds.ALL_HOLD_REASONS, required=True, metadata=doc("Reason of the hold.", "bank_account_changed")
+    )
+    until = Timestamp(
+        required=True,
+        allow_none=True,
+        metadata=doc("End of the hold; null without a known end.", DELIVERED_AT),
+    )
+    detail = fields.String(
+        required=True,
+        metadata=doc(
+            "Reason and next step, for the payee.",
+            "You changed your bank account. Payouts resume 24 hours after the change.",
+        ),
+    )
 
 
 class PayeeBalanceView(Schema):
@@ -111,7 +161,11 @@ class PayeeBalanceView(Schema):
     in_transit_minor = MinorAmount(required=True, attribute="in_transit.total_minor")
     owed_minor = MinorAmount(required=True)
     minimum_payout_minor = MinorAmount(required=True)
-    holds = fields.List(fields.Nested(PayoutHoldReasonView), required=True)
+    holds = fields.List(
+        fields.Nested(PayoutHoldReasonView),
+        required=True,
+        metadata=doc("Reasons that block payouts; empty without a hold.", []),
+    )
 
 
 class VendorBalanceView(PayeeBalanceView):
@@ -125,15 +179,49 @@ class VendorBalanceView(PayeeBalanceView):
     """
 
     vendor_id = Uuid(required=True)
-    available_minor = MinorAmount(required=True)
-    on_hold_minor = MinorAmount(required=True)
-    held_until = Timestamp(required=True, allow_none=True)
-    in_escrow_minor = MinorAmount(required=True, attribute="escrow.held_minor")
-    orders_in_escrow = StrictInteger(minimum=0, required=True, attribute="escrow.held_order_count")
-    frozen_minor = MinorAmount(required=True, attribute="escrow.frozen_minor")
-    orders_frozen = StrictInteger(minimum=0, required=True, attribute="escrow.frozen_order_count")
-    waiting_minor = MinorAmount(required=True, attribute="in_transit.waiting_minor")
-    sent_minor = MinorAmount(required=True, attribute="in_transit.sent_minor")
+    available_minor = MinorAmount(
+        required=True, metadata=doc("Amount that can be withdrawn now, in kobo.", 679_250)
+    )
+    on_hold_minor = MinorAmount(
+        required=True, metadata=doc("Amount that could be withdrawn without the holds, in kobo.", 0)
+    )
+    held_until = Timestamp(
+        required=True,
+        allow_none=True,
+        metadata=doc("End of the holds; null without a hold or without a known end.", None),
+    )
+    in_escrow_minor = MinorAmount(
+        required=True,
+        attribute="escrow.held_minor",
+        metadata=doc("The vendor's share of open orders, in kobo.", 1_150_000),
+    )
+    orders_in_escrow = StrictInteger(
+        minimum=0,
+        required=True,
+        attribute="escrow.held_order_count",
+        metadata=doc("Number of open orders.", 2),
+    )
+    frozen_minor = MinorAmount(
+        required=True,
+        attribute="escrow.frozen_minor",
+        metadata=doc("The vendor's share of disputed orders, in kobo.", 0),
+    )
+    orders_frozen = StrictInteger(
+        minimum=0,
+        required=True,
+        attribute="escrow.frozen_order_count",
+        metadata=doc("Number of disputed orders.", 0),
+    )
+    waiting_minor = MinorAmount(
+        required=True,
+        attribute="in_transit.waiting_minor",
+        metadata=doc("Sum of payouts that wait for the dispatch, in kobo.", 0),
+    )
+    sent_minor = MinorAmount(
+        required=True,
+        attribute="in_transit.sent_minor",
+        metadata=doc("Sum of payouts at the gateway, in kobo.", 0),
+    )
     payable_minor = MinorAmount(required=True)
 
 
@@ -143,9 +231,13 @@ class WalletView(PayeeBalanceView):
     Rewards cannot be paid out, and debts are deducted first. ``inTransitMinor`` is the sum of pending and sent payouts.
     """
 
-    balance_minor = MinorAmount(required=True)
-    cashable_minor = MinorAmount(required=True)
-    from_rewards_minor = MinorAmount(required=True)
+    balance_minor = MinorAmount(required=True, metadata=doc("Balance in kobo.", 370_000))
+    cashable_minor = MinorAmount(
+        required=True, metadata=doc("Part of the balance that can be paid out, in kobo.", 370_000)
+    )
+    from_rewards_minor = MinorAmount(
+        required=True, metadata=doc("Part of the balance from rewards, which cannot be paid out, in kobo.", 0)
+    )
 
 
 class StatementQuery(DateRangeQuery, VendorSelectionQuery):
@@ -157,14 +249,23 @@ class StatementQuery(DateRangeQuery, VendorSelectionQuery):
 class StatementEntry(Schema):
     """A ledger entry and the resulting balance: the amount payable to the vendor minus the vendor's debt."""
 
-    at = Timestamp(required=True)
-    kind = fields.String(required=True)
-    description = fields.String(required=True)
+    at = Timestamp(required=True, metadata=doc("Time of the entry.", DELIVERED_AT))
+    kind = fields.String(required=True, metadata=doc("Kind of the ledger transaction.", "release"))
+    description = fields.String(
+        required=True, metadata=doc("Description in a sentence.", "Escrow of order CM-100001 released")
+    )
     order_number = fields.String(required=True, allow_none=True)
-    account = Choice("vendor_payable", "vendor_receivable", required=True)
+    account = Choice(
+        "vendor_payable",
+        "vendor_receivable",
+        required=True,
+        metadata=doc("Balance or debt of the vendor.", "vendor_payable"),
+    )
     direction = Choice("debit", "credit", required=True)
-    amount_minor = MinorAmount(minimum=1, required=True)
-    balance_minor = fields.Integer(required=True)
+    amount_minor = MinorAmount(minimum=1, required=True, metadata=doc("Amount in kobo.", 679_250))
+    balance_minor = fields.Integer(
+        required=True, metadata=doc("Balance after the entry in kobo; negative for a debt.", 679_250)
+    )
     order_id = Uuid(required=True, allow_none=True)
     transaction_id = Uuid(required=True)
 
@@ -172,15 +273,21 @@ class StatementEntry(Schema):
 class StatementView(Schema):
     """A vendor's statement of a period, the earliest entry first. A negative balance is a debt of the vendor."""
 
-    vendor = fields.Nested(PayoutVendor, required=True)
+    vendor = fields.Nested(PayoutVendor, required=True, metadata=doc("Store of the statement."))
     from_ = Timestamp(required=True, data_key="from", attribute="period.starts")
     to = Timestamp(required=True, attribute="period.ends")
     currency = fields.String(required=True)
-    opening_balance_minor = fields.Integer(required=True)
-    credited_minor = MinorAmount(required=True)
-    debited_minor = MinorAmount(required=True)
-    closing_balance_minor = fields.Integer(required=True)
-    entries = fields.List(fields.Nested(StatementEntry), required=True)
+    opening_balance_minor = fields.Integer(
+        required=True, metadata=doc("Balance at the start in kobo; negative for a debt.", 0)
+    )
+    credited_minor = MinorAmount(required=True, metadata=doc("Sum of the credits in kobo.", 679_250))
+    debited_minor = MinorAmount(required=True, metadata=doc("Sum of the debits in kobo.", 0))
+    closing_balance_minor = fields.Integer(
+        required=True, metadata=doc("Balance at the end in kobo; negative for a debt.", 679_250)
+    )
+    entries = fields.List(
+        fields.Nested(StatementEntry), required=True, metadata=doc("Entries, earliest first.")
+    )
 
 
 class VendorDebtQuery(OffsetQuery, VendorSelectionQuery):
@@ -193,69 +300,128 @@ class VendorDebtView(Schema):
     """A vendor's debt: all claims minus the amounts collected from payouts."""
 
     vendor_id = Uuid(required=True)
-    vendor_name = fields.String(required=True)
-    owed_minor = MinorAmount(minimum=1, required=True)
+    vendor_name = fields.String(required=True, metadata=doc("Public name of the store.", STORE_NAME))
+    owed_minor = MinorAmount(
+        minimum=1, required=True, metadata=doc("Debt in kobo, deducted from payouts first.", 120_000)
+    )
     payable_minor = MinorAmount(
         required=True, metadata={"description": "Balance payable to the vendor. The debt is deducted first."}
     )
-    claimed_minor = MinorAmount(required=True)
-    collected_minor = MinorAmount(required=True)
-    last_claimed_at = Timestamp(required=True)
+    claimed_minor = MinorAmount(required=True, metadata=doc("Sum of all claims in kobo.", 679_250))
+    collected_minor = MinorAmount(
+        required=True, metadata=doc("Sum that was deducted from payouts, in kobo.", 559_250)
+    )
+    last_claimed_at = Timestamp(required=True, metadata=doc("Time of the latest claim.", DELIVERED_AT))
 
 
 class VendorDebtsMeta(OffsetMetaSchema):
     """The page, and the sum of the debts of all matching vendors."""
 
-    owed_minor = MinorAmount(required=True, data_key="owedMinor")
+    owed_minor = MinorAmount(
+        required=True,
+        data_key="owedMinor",
+        metadata=doc("Sum of the debts of all matching vendors, in kobo.", 120_000),
+    )
 
 
 class SetBankAccount(Schema):
     """A new bank account for payouts."""
 
     bank_code = BankCode(required=True)
-    account_number = AccountNumber(required=True)
+    account_number = AccountNumber(
+        required=True,
+        metadata=doc(
+            "Account number (NUBAN), 10 digits. The account must be in the caller's name.", "0123456789"
+        ),
+    )
 
 
 class UpdateStorePolicies(Schema):
     """Changes to a store's policies. Omitted fields stay unchanged, and null removes a policy."""
 
-    returns = Text(max_length=_MAX_POLICY_LENGTH, allow_none=True)
-    delivery = Text(max_length=_MAX_POLICY_LENGTH, allow_none=True)
-    warranty = Text(max_length=_MAX_POLICY_LENGTH, allow_none=True)
+    returns = Text(
+        max_length=_MAX_POLICY_LENGTH,
+        allow_none=True,
+        metadata=doc("Returns; null removes the policy.", "Returns within two days."),
+    )
+    delivery = Text(
+        max_length=_MAX_POLICY_LENGTH,
+        allow_none=True,
+        metadata=doc("Delivery; null removes the policy.", "Orders before noon go out the same day."),
+    )
+    warranty = Text(
+        max_length=_MAX_POLICY_LENGTH,
+        allow_none=True,
+        metadata=doc("Warranty; null removes the policy.", "One month on electronics."),
+    )
 
 
 class SetStoreVacation(Schema):
     """A store's vacation, until a time or until the store ends the vacation."""
 
-    until = Timestamp(allow_none=True, load_default=None)
-    note = Text(max_length=300, allow_none=True, load_default=None)
+    until = Timestamp(
+        allow_none=True,
+        load_default=None,
+        metadata=doc("End of the vacation; null without a known end.", PROMOTION_END),
+    )
+    note = Text(
+        max_length=300,
+        allow_none=True,
+        load_default=None,
+        metadata=doc("Note for buyers; null without a note.", "Back after the exams."),
+    )
 
 
 class UpdateStoreProfile(ExpectedRevision):
     """Changes to a store's profile. Omitted fields stay unchanged."""
 
     display_name = SingleLineText(min_length=2, max_length=80)
-    description = Text(min_length=0, max_length=5_000)
-    policies = fields.Nested(UpdateStorePolicies)
+    description = Text(
+        min_length=0,
+        max_length=5_000,
+        metadata=doc("Introduction of the store.", "Books and gadgets for engineers."),
+    )
+    policies = fields.Nested(UpdateStorePolicies, metadata=doc("Policies to change."))
     vacation_mode = fields.Nested(
         SetStoreVacation, allow_none=True, metadata={"description": "Null ends the vacation."}
     )
-    bank_account = fields.Nested(SetBankAccount)
+    bank_account = fields.Nested(
+        SetBankAccount,
+        metadata=doc("New bank account for payouts. Payouts are on hold for 24 hours after a change."),
+    )
 
 
 class StorePoliciesView(Schema):
     """A store's policies; null for a missing policy."""
 
-    returns = fields.String(required=True, allow_none=True)
-    delivery = fields.String(required=True, allow_none=True)
-    warranty = fields.String(required=True, allow_none=True)
+    returns = fields.String(
+        required=True,
+        allow_none=True,
+        metadata=doc("Returns; null without a policy.", "Returns within two days."),
+    )
+    delivery = fields.String(
+        required=True,
+        allow_none=True,
+        metadata=doc("Delivery; null without a policy.", "Orders before noon go out the same day."),
+    )
+    warranty = fields.String(
+        required=True, allow_none=True, metadata=doc("Warranty; null without a policy.", None)
+    )
 
 
 class StoreVacationView(Schema):
     """A store's vacation, with the end if known."""
 
-    until = Timestamp(required=True, allow_none=True)
-    note = fields.String(required=True, allow_none=True)
+    until = Timestamp(
+        required=True,
+        allow_none=True,
+        metadata=doc("End of the vacation; null without a known end.", PROMOTION_END),
+    )
+    note = fields.String(
+        required=True,
+        allow_none=True,
+        metadata=doc("Note for buyers; null without a note.", "Back after the exams."),
+    )
 
 
 class BankAccountView(Schema):
@@ -264,30 +430,59 @@ class BankAccountView(Schema):
     ``heldUntil`` is the end of the hold of a new account.
     """
 
+    example_id = demo_ids.PAYOUT_ACCOUNT
+
     id = Uuid(required=True, attribute="account.id")
     bank_code = fields.String(required=True, attribute="account.bank_code")
     bank_name = fields.String(required=True, allow_none=True, attribute="account.bank_name")
     account_number = fields.String(required=True, attribute="account.masked_number")
     account_name = fields.String(required=True, attribute="account.account_name")
-    since = Timestamp(required=True, attribute="account.created_at")
-    replaced_at = Timestamp(required=True, allow_none=True, attribute="account.replaced_at")
-    held_until = Timestamp(required=True, allow_none=True)
+    since = Timestamp(
+        required=True, attribute="account.created_at", metadata=doc("Time of saving.", "2025-11-02T08:00:00Z")
+    )
+    replaced_at = Timestamp(
+        required=True,
+        allow_none=True,
+        attribute="account.replaced_at",
+        metadata=doc("Time when another account replaced this account; null for the present account.", None),
+    )
+    held_until = Timestamp(
+        required=True,
+        allow_none=True,
+        metadata=doc("End of the hold of payouts after a change; null without a hold.", None),
+    )
 
 
 class StoreProfileView(StoreName):
     """A store's profile. Only the owner sees the bank account and the holds."""
 
     campus_id = Uuid(required=True)
-    description = fields.String(required=True)
-    policies = fields.Nested(StorePoliciesView, required=True)
-    vacation_mode = fields.Nested(StoreVacationView, required=True, allow_none=True)
+    description = fields.String(
+        required=True, metadata=doc("Introduction of the store.", "Books and gadgets for engineers.")
+    )
+    policies = fields.Nested(StorePoliciesView, required=True, metadata=doc("Policies of the store."))
+    vacation_mode = fields.Nested(
+        StoreVacationView,
+        required=True,
+        allow_none=True,
+        metadata=doc("Vacation of the store; null while the store sells.", None),
+    )
     rating = fields.Float(required=True, allow_none=True)
     rating_count = StrictInteger(minimum=0, required=True)
     completed_orders = StrictInteger(minimum=0, required=True)
     verified = fields.Boolean(required=True)
-    status = Choice("active", "suspended", "closed", required=True)
+    status = Choice(
+        "active", "suspended", "closed", required=True, metadata=doc("Status of the store.", "active")
+    )
     revision = StrictInteger(minimum=1, required=True)
     member_since = Timestamp(required=True)
     updated_at = Timestamp(required=True)
-    bank_account = fields.Nested(BankAccountView, allow_none=True)
-    payout_holds = fields.List(fields.Nested(PayoutHoldReasonView))
+    bank_account = fields.Nested(
+        BankAccountView,
+        allow_none=True,
+        metadata=doc("Bank account for payouts, only for the owner; null without an account."),
+    )
+    payout_holds = fields.List(
+        fields.Nested(PayoutHoldReasonView),
+        metadata=doc("Reasons that block payouts, only for the owner.", []),
+    )
