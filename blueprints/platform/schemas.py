@@ -4,6 +4,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validates_schema
 
+from blueprints.http.field_docs import DELIVERED_AT, PLACED_AT, PROMOTION_END, PROMOTION_START, doc
 from blueprints.http.fields import (
     Choice,
     Created,
@@ -19,6 +20,7 @@ from blueprints.http.fields import (
     sort_choice,
 )
 from marketplace.health import queries as health
+from marketplace.kernel import demo_ids
 from marketplace.platform.fees import FEES
 from marketplace.proposals import queries, states
 from marketplace.proposals.kinds import CHANGES
@@ -33,9 +35,6 @@ _PAYLOAD_FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "maintenance": (frozenset({"active"}), frozenset({"message", "until"})),
     "payout_resume": (frozenset({"reason"}), frozenset()),
 }
-_STATE_METADATA = {
-    "description": "The changed values: `before` at the time of the proposal, `after` with the proposal in effect."
-}
 
 
 class ProposalPayload(Schema):
@@ -43,11 +42,12 @@ class ProposalPayload(Schema):
 
     key = SingleLineText(
         max_length=64,
-        metadata={
-            "description": f"For `fee`: one of {', '.join(FEES)}. For `feature_flag`: the name of the feature."
-        },
+        metadata=doc(
+            f"For `fee`: one of {', '.join(FEES)}. For `feature_flag`: the name of the feature.",
+            "express_delivery",
+        ),
     )
-    value = StrictInteger(minimum=0, metadata={"description": "For `fee`: basis points or kobo."})
+    value = StrictInteger(minimum=0, metadata=doc("For `fee`: basis points or kobo.", 15_000))
     category_id = Uuid(metadata={"description": "For `category_commission`."})
     commission_bps = StrictInteger(
         minimum=0,
@@ -59,25 +59,47 @@ class ProposalPayload(Schema):
     enabled = StrictBoolean(metadata={"description": "For `feature_flag`."})
     active = StrictBoolean(metadata={"description": "For `maintenance`."})
     message = SingleLineText(
-        max_length=300, allow_none=True, metadata={"description": "For `maintenance`: a message for users."}
+        max_length=300,
+        allow_none=True,
+        metadata=doc("For `maintenance`: a message for users.", "We are back at 06:00."),
     )
-    until = Timestamp(allow_none=True, metadata={"description": "For `maintenance`: the automatic end."})
+    until = Timestamp(allow_none=True, metadata=doc("For `maintenance`: the automatic end.", PROMOTION_END))
     reason = Text(
-        **_REASON_LENGTH, metadata={"description": "For `payout_resume`: why payouts are safe again."}
+        **_REASON_LENGTH,
+        metadata=doc(
+            "For `payout_resume`: why payouts are safe again.", "The missing transfer was found and posted."
+        ),
     )
 
 
 class CreateProposal(Schema):
     """A proposed change of the platform, with the reason."""
 
-    kind = Choice(*CHANGES, required=True)
-    payload = fields.Nested(ProposalPayload, required=True)
-    reason = Text(**_REASON_LENGTH, required=True)
+    example_omits = frozenset({"effective_at"})
+
+    kind = Choice(
+        *CHANGES,
+        required=True,
+        metadata=doc("Kind of change, which determines the fields of `payload`.", "feature_flag"),
+    )
+    payload = fields.Nested(
+        ProposalPayload,
+        required=True,
+        metadata=doc(
+            "New values, with the fields of the kind.", {"key": "express_delivery", "enabled": True}
+        ),
+    )
+    reason = Text(
+        **_REASON_LENGTH,
+        required=True,
+        metadata=doc("Reason, for the deciding officer.", "The riders of both campuses are ready."),
+    )
     effective_at = Timestamp(
         allow_none=True,
-        metadata={
-            "description": "The time of the change. Without a time, the change takes effect at the approval."
-        },
+        metadata=doc(
+            "The time of the change. Without a time, the change takes effect at the approval.",
+            PROMOTION_START,
+        ),
     )
 
     @validates_schema
@@ -98,46 +120,86 @@ class CreateProposal(Schema):
 class RejectProposal(Schema):
     """The reason to reject a proposal."""
 
-    reason = Text(**_REASON_LENGTH, required=True)
+    reason = Text(
+        **_REASON_LENGTH,
+        required=True,
+        metadata=doc("Reason, for the other officers.", "The fee was raised only last month."),
+    )
 
 
 class ProposalQuery(OffsetQuery):
     """Filters of the list of proposals."""
 
     sort = sort_choice(queries.SORTS, default="created_at")
-    status = Choice(*_STATUSES, load_default=None)
-    kind = Choice(*CHANGES, load_default=None)
+    status = Choice(
+        *_STATUSES, load_default=None, metadata=doc("Only proposals with this status.", "pending")
+    )
+    kind = Choice(*CHANGES, load_default=None, metadata=doc("Only proposals of this kind.", "fee"))
 
 
 class ProposalOfficer(Identified):
     """An officer in a proposal's decisions."""
 
-    name = fields.String(required=True, allow_none=True)
+    example_id = demo_ids.ADMIN
+
+    name = fields.String(required=True, allow_none=True, metadata=doc("Full name.", "Folake Balogun"))
 
 
 class ProposalRow(Created):
     """A proposal with the change, the effect and the decisions."""
 
-    kind = Choice(*CHANGES, required=True)
-    status = Choice(*_STATUSES, required=True)
-    target = fields.String(required=True)
-    payload = fields.Dict(required=True)
-    reason = fields.String(required=True)
-    before = fields.Dict(required=True, metadata=_STATE_METADATA)
-    after = fields.Dict(required=True, metadata=_STATE_METADATA)
+    example_id = demo_ids.PROPOSAL
+
+    kind = Choice(*CHANGES, required=True, metadata=doc("Kind of change.", "fee"))
+    status = Choice(*_STATUSES, required=True, metadata=doc("Status of the proposal.", "pending"))
+    target = fields.String(
+        required=True, metadata=doc("Name of the changed setting, category or switch.", "service_fee_minor")
+    )
+    payload = fields.Dict(
+        required=True,
+        metadata=doc(
+            "New values, with the fields of the kind.", {"key": "service_fee_minor", "value": 15_000}
+        ),
+    )
+    reason = fields.String(
+        required=True, metadata=doc("Reason, for the deciding officer.", "Card fees rose this year.")
+    )
+    before = fields.Dict(
+        required=True, metadata=doc("Changed values at the time of the proposal.", {"value": 10_000})
+    )
+    after = fields.Dict(
+        required=True, metadata=doc("Changed values with the proposal in effect.", {"value": 15_000})
+    )
     effect = fields.Dict(
         required=True,
-        metadata={"description": "The effect of the change, such as a sample order before and after."},
+        metadata=doc(
+            "The effect of the change, such as a sample order before and after.",
+            {"sampleOrder": {"before": {"totalMinor": 1_060_000}, "after": {"totalMinor": 1_065_000}}},
+        ),
     )
-    effective_at = Timestamp(required=True, allow_none=True)
-    expires_at = Timestamp(required=True)
+    effective_at = Timestamp(
+        required=True,
+        allow_none=True,
+        metadata=doc("Time of the change; null for the time of approval.", None),
+    )
+    expires_at = Timestamp(
+        required=True, metadata=doc("End of the time for a decision.", "2026-03-09T09:30:00Z")
+    )
     proposed_by = fields.Nested(ProposalOfficer, required=True)
     approved_by = fields.Nested(ProposalOfficer, required=True, allow_none=True)
-    approved_at = Timestamp(required=True, allow_none=True)
-    activated_at = Timestamp(required=True, allow_none=True)
+    approved_at = Timestamp(
+        required=True, allow_none=True, metadata=doc("Time of the approval; null before.", None)
+    )
+    activated_at = Timestamp(
+        required=True, allow_none=True, metadata=doc("Time when the change took effect; null before.", None)
+    )
     rejected_by = fields.Nested(ProposalOfficer, required=True, allow_none=True)
     rejected_at = Timestamp(required=True, allow_none=True)
-    rejection_reason = fields.String(required=True, allow_none=True)
+    rejection_reason = fields.String(
+        required=True,
+        allow_none=True,
+        metadata=doc("Reason of the rejection; null without a rejection.", None),
+    )
     expired_at = Timestamp(required=True, allow_none=True)
 
 
@@ -147,51 +209,74 @@ class Proposal(ProposalRow):
     current = fields.Dict(
         required=True,
         allow_none=True,
-        metadata={"description": "The current values; null for a closed proposal."},
+        metadata=doc("The current values; null for a closed proposal.", {"value": 10_000}),
     )
-    next_actions = fields.List(Choice(states.APPROVE, states.REJECT), required=True)
+    next_actions = fields.List(
+        Choice(states.APPROVE, states.REJECT),
+        required=True,
+        metadata=doc("Actions that the caller may take now.", ["approve", "reject"]),
+    )
 
 
 class PayoutHaltView(Identified):
     """A halt of all payouts."""
 
-    state = Choice("halted", "resumed", required=True)
-    reason = fields.String(required=True)
+    state = Choice(
+        "halted", "resumed", required=True, metadata=doc("Whether payouts are still halted.", "resumed")
+    )
+    reason = fields.String(
+        required=True, metadata=doc("Reason of the halt.", "The gateway's balance differs from the ledger.")
+    )
     findings = StrictInteger(
         attribute="finding_count",
         minimum=0,
         required=True,
-        metadata={"description": "The number of different findings during the halt."},
+        metadata=doc("The number of different findings during the halt.", 2),
     )
-    halted_at = Timestamp(required=True)
-    resumed_at = Timestamp(required=True, allow_none=True)
+    halted_at = Timestamp(required=True, metadata=doc("Start of the halt.", PLACED_AT))
+    resumed_at = Timestamp(
+        required=True, allow_none=True, metadata=doc("End of the halt; null while halted.", DELIVERED_AT)
+    )
     proposal_id = Uuid(
-        required=True, allow_none=True, metadata={"description": "The proposal that resumed payouts."}
+        required=True, allow_none=True, metadata=doc("The proposal that resumed payouts.", demo_ids.PROPOSAL)
     )
 
 
 class MaintenanceState(Schema):
     """The state of maintenance."""
 
-    active = fields.Boolean(required=True)
-    message = fields.String(required=True, allow_none=True)
-    until = Timestamp(required=True, allow_none=True)
+    active = fields.Boolean(required=True, metadata=doc("Whether maintenance is on.", False))
+    message = fields.String(
+        required=True, allow_none=True, metadata=doc("Message for users; null without a message.", None)
+    )
+    until = Timestamp(
+        required=True, allow_none=True, metadata=doc("Planned end; null without a known end.", None)
+    )
 
 
 class ServiceComponent(Schema):
     """A component of the service with its status."""
 
-    name = Choice(*health.COMPONENTS, required=True)
-    status = Choice(*health.COMPONENT_STATUSES, required=True)
+    name = Choice(*health.COMPONENTS, required=True, metadata=doc("Name of the component.", "payments"))
+    status = Choice(
+        *health.COMPONENT_STATUSES, required=True, metadata=doc("Status of the component.", "operational")
+    )
 
 
 class PlatformStatus(Schema):
     """The public status of the service."""
 
-    status = Choice(*health.COMPONENT_STATUSES, health.MAINTENANCE, required=True)
-    maintenance = fields.Nested(MaintenanceState, required=True)
-    components = fields.List(fields.Nested(ServiceComponent), required=True)
+    status = Choice(
+        *health.COMPONENT_STATUSES,
+        health.MAINTENANCE,
+        required=True,
+        metadata=doc("Worst status of the components, or maintenance.", "operational"),
+    )
+    maintenance = fields.Nested(MaintenanceState, required=True, metadata=doc("State of maintenance."))
+    components = fields.List(
+        fields.Nested(ServiceComponent), required=True, metadata=doc("Components of the service.")
+    )
     features = fields.Dict(
         keys=fields.String(), values=fields.Boolean(), required=True,
-        metadata={"description": "The state of each feature: true if on."},
+        metadata=doc("The state of each feature: true if on.", {"checkout": True}),
     )  # fmt: skip
