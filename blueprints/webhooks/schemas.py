@@ -4,6 +4,7 @@ import marshmallow
 from marshmallow import fields
 
 from blueprints.http.envelope import CursorMetaSchema
+from blueprints.http.field_docs import PAID_AT, PERIOD_START, doc
 from blueprints.http.fields import (
     Choice,
     CursorQuery,
@@ -17,13 +18,14 @@ from blueprints.http.fields import (
     Timestamp,
     Uuid,
 )
+from marketplace.kernel import demo_ids
 from marketplace.webhooks import queries, replay
 
 
 class WebhookReceipt(Schema):
     """The acknowledgement of a stored webhook."""
 
-    received = fields.Boolean(required=True)
+    received = fields.Boolean(required=True, metadata=doc("Always true: the event is stored.", True))
 
 
 class AnyQuery(Schema):
@@ -38,9 +40,19 @@ class AnyQuery(Schema):
 class WebhookVerificationQuery(AnyQuery):
     """The parameters of the messaging provider's address verification. Additional parameters are ignored."""
 
-    mode = fields.String(data_key="hub.mode", load_default="")
-    verify_token = fields.String(data_key="hub.verify_token", load_default="")
-    challenge = fields.String(data_key="hub.challenge", load_default="")
+    mode = fields.String(
+        data_key="hub.mode", load_default="", metadata=doc("Always `subscribe`.", "subscribe")
+    )
+    verify_token = fields.String(
+        data_key="hub.verify_token",
+        load_default="",
+        metadata=doc("Token of the configured webhook address.", "embedded-verify-token"),
+    )
+    challenge = fields.String(
+        data_key="hub.challenge",
+        load_default="",
+        metadata=doc("Text that the response repeats.", "1158201444"),
+    )
 
 
 _FINAL_COUNT_DESCRIPTION = f"Events of the last {queries.COUNT_WINDOW_HOURS} hours."
@@ -49,21 +61,23 @@ _FINAL_COUNT_DESCRIPTION = f"Events of the last {queries.COUNT_WINDOW_HOURS} hou
 class WebhookQuery(CursorQuery):
     """Filters of the list of webhook events."""
 
-    state = Choice(*queries.STATES, load_default=None)
+    state = Choice(*queries.STATES, load_default=None, metadata=doc("Only events in this state.", "ignored"))
     event_type = Text(
         data_key="type",
         max_length=255,
         load_default=None,
-        metadata={"description": "The event type, for example `charge.success`."},
+        metadata=doc("The event type, for example `charge.success`.", "subscription.create"),
     )
-    provider = Choice(*queries.PROVIDERS, load_default=None)
+    provider = Choice(
+        *queries.PROVIDERS, load_default=None, metadata=doc("Only events of this provider.", "gateway")
+    )
     since = Timestamp(
-        load_default=None, metadata={"description": "Only events received at or after this time."}
+        load_default=None, metadata=doc("Only events received at or after this time.", PERIOD_START)
     )
     error = SingleLineText(
         max_length=100,
         load_default=None,
-        metadata={"description": "A part of the last error, case-insensitive."},
+        metadata=doc("A part of the last error, case-insensitive.", "timeout"),
     )
     identifier = SingleLineText(
         data_key="id",
@@ -79,86 +93,129 @@ class WebhookQuery(CursorQuery):
 class WebhookCounts(Schema):
     """Counts of webhook events by state."""
 
-    waiting = StrictInteger(minimum=0, required=True)
-    retrying = StrictInteger(minimum=0, required=True)
-    dead = StrictInteger(minimum=0, required=True)
-    processed = StrictInteger(minimum=0, required=True, metadata={"description": _FINAL_COUNT_DESCRIPTION})
-    ignored = StrictInteger(minimum=0, required=True, metadata={"description": _FINAL_COUNT_DESCRIPTION})
+    waiting = StrictInteger(
+        minimum=0, required=True, metadata=doc("Events that wait for the first attempt.", 0)
+    )
+    retrying = StrictInteger(
+        minimum=0, required=True, metadata=doc("Events that wait for another attempt.", 0)
+    )
+    dead = StrictInteger(minimum=0, required=True, metadata=doc("Events that failed the last attempt.", 0))
+    processed = StrictInteger(minimum=0, required=True, metadata=doc(_FINAL_COUNT_DESCRIPTION, 10))
+    ignored = StrictInteger(minimum=0, required=True, metadata=doc(_FINAL_COUNT_DESCRIPTION, 1))
 
 
 class WebhooksMetaSchema(CursorMetaSchema):
     """The ``meta`` of the list of webhook events."""
 
-    counts = fields.Nested(WebhookCounts, required=True)
+    counts = fields.Nested(WebhookCounts, required=True, metadata=doc("Numbers of events by state."))
 
 
 class WebhookRow(Identified):
     """A webhook event. ``duplicate`` is true if another delivery of the same event was applied."""
 
-    provider = Choice(*queries.PROVIDERS, required=True)
-    event_type = fields.String(required=True, allow_none=True, data_key="type")
+    example_id = demo_ids.WEBHOOK
+
+    provider = Choice(*queries.PROVIDERS, required=True, metadata=doc("Sender of the event.", "gateway"))
+    event_type = fields.String(
+        required=True,
+        allow_none=True,
+        data_key="type",
+        metadata=doc("Type of the event; null before the first attempt.", "charge.success"),
+    )
     event_id = fields.String(
         required=True,
         allow_none=True,
-        metadata={"description": "The same for all deliveries of the event; null for messages."},
+        metadata=doc(
+            "The same for all deliveries of the event; null for messages.", "charge.success:4099260516"
+        ),
     )
-    state = Choice(*queries.STATES, required=True)
-    duplicate = fields.Boolean(required=True)
-    attempts = StrictInteger(minimum=0, required=True)
-    received_at = Timestamp(required=True)
+    state = Choice(*queries.STATES, required=True, metadata=doc("State of the processing.", "processed"))
+    duplicate = fields.Boolean(
+        required=True, metadata=doc("Whether another delivery of the event was applied.", False)
+    )
+    attempts = StrictInteger(minimum=0, required=True, metadata=doc("Number of attempts so far.", 1))
+    received_at = Timestamp(required=True, metadata=doc("Time of receipt.", PAID_AT))
     next_attempt_at = Timestamp(
         required=True,
         allow_none=True,
         data_key="dueAt",
-        metadata={"description": "The time of the next attempt; null for finished events."},
+        metadata=doc("The time of the next attempt; null for finished events.", None),
     )
     finished_at = Timestamp(required=True, allow_none=True)
-    last_error = fields.String(required=True, allow_none=True, data_key="error")
+    last_error = fields.String(
+        required=True,
+        allow_none=True,
+        data_key="error",
+        metadata=doc("Cause of the last failure; null without a failure.", None),
+    )
 
 
 class Webhook(WebhookRow):
     """A webhook event with the part of the payload that identifies no person."""
 
-    died_at = Timestamp(required=True, allow_none=True)
-    replayed_at = Timestamp(required=True, allow_none=True)
-    body_bytes = StrictInteger(minimum=0, required=True)
+    died_at = Timestamp(
+        required=True,
+        allow_none=True,
+        metadata=doc("Time of the last failed attempt of a dead event; null otherwise.", None),
+    )
+    replayed_at = Timestamp(
+        required=True,
+        allow_none=True,
+        metadata=doc("Time of the latest replay; null without a replay.", None),
+    )
+    body_bytes = StrictInteger(minimum=0, required=True, metadata=doc("Size of the body in bytes.", 1_284))
     payload = fields.Dict(
         keys=fields.String(),
         required=True,
         allow_none=True,
-        metadata={"description": "Selected fields only; null if the body is not a JSON object."},
+        metadata=doc(
+            "Selected fields only; null if the body is not a JSON object.",
+            {"event": "charge.success", "data": {"id": 4_099_260_516, "status": "success"}},
+        ),
     )
 
 
 class ReplayWebhook(Schema):
     """A replay; with ``dryRun`` the changes are shown and not made."""
 
-    dry_run = StrictBoolean(load_default=False)
+    dry_run = StrictBoolean(
+        load_default=False, metadata=doc("`true` shows the changes and makes none.", True)
+    )
 
 
 class OrderChange(Identified):
     """A change of an order's status, payment status or escrow status."""
 
+    example_id = demo_ids.ORDER
+
     number = fields.String(required=True)
-    what = Choice("status", "payment", "escrow", required=True)
-    before = fields.String(required=True, allow_none=True)
-    after = fields.String(required=True, allow_none=True)
+    what = Choice(
+        "status", "payment", "escrow", required=True, metadata=doc("Changed part of the order.", "status")
+    )
+    before = fields.String(
+        required=True,
+        allow_none=True,
+        metadata=doc("State before; null for a new record.", "pending_payment"),
+    )
+    after = fields.String(required=True, allow_none=True, metadata=doc("State after.", "paid_escrow"))
 
 
 class RefundChange(Identified):
     """A new refund (``before`` is null), or a refund with a changed status."""
 
     amount_minor = MinorAmount(minimum=1, required=True)
-    destination = fields.String(required=True)
+    destination = fields.String(required=True, metadata=doc("Recipient: `gateway` or `wallet`.", "gateway"))
     order_number = fields.String(required=True, allow_none=True)
-    before = fields.String(required=True, allow_none=True)
-    after = fields.String(required=True)
+    before = fields.String(
+        required=True, allow_none=True, metadata=doc("Status before; null for a new refund.", None)
+    )
+    after = fields.String(required=True, metadata=doc("Status after.", "pending"))
 
 
 class PostedEntry(Schema):
     """A debit or credit of a ledger transaction."""
 
-    account = fields.String(required=True)
+    account = fields.String(required=True, metadata=doc("Kind of the account.", "escrow"))
     direction = Choice("debit", "credit", required=True)
     amount_minor = MinorAmount(minimum=1, required=True)
     order_number = fields.String(required=True, allow_none=True)
@@ -167,18 +224,22 @@ class PostedEntry(Schema):
 class PostedTransaction(Identified):
     """A posted ledger transaction."""
 
-    kind = fields.String(required=True)
-    source = fields.String(required=True)
-    description = fields.String(required=True)
-    entries = fields.List(fields.Nested(PostedEntry), required=True)
+    kind = fields.String(required=True, metadata=doc("Kind of the transaction.", "payment"))
+    source = fields.String(
+        required=True, metadata=doc("Cause of the transaction, unique by kind.", f"order:{demo_ids.ORDER}")
+    )
+    description = fields.String(
+        required=True, metadata=doc("Description in a sentence.", "Payment for CM-100001")
+    )
+    entries = fields.List(fields.Nested(PostedEntry), required=True, metadata=doc("Debits and credits."))
 
 
 class CreatedNotification(Identified):
     """A notification to a user."""
 
     user_id = Uuid(required=True)
-    type = fields.String(required=True)
-    title = fields.String(required=True)
+    type = fields.String(required=True, metadata=doc("Type of the notification.", "order_paid"))
+    title = fields.String(required=True, metadata=doc("Title.", "Your payment has arrived"))
 
 
 class _HeldAmount(Identified):
@@ -189,70 +250,106 @@ class _HeldAmount(Identified):
 class CreatedQuarantinedCharge(_HeldAmount):
     """A quarantined charge."""
 
-    reason = fields.String(required=True)
+    reason = fields.String(
+        required=True, metadata=doc("Difference between the charge and the payment.", "amount_below_total")
+    )
 
 
 class CreatedPayoutException(_HeldAmount):
     """A transfer that failed, was reversed, or is unrecognized."""
 
-    outcome = fields.String(required=True)
+    outcome = fields.String(required=True, metadata=doc("Outcome that the gateway reported.", "failed"))
     reference = fields.String(required=True)
 
 
 class AlertTransition(Identified):
     """A raised or resolved alert."""
 
-    event = Choice("raised", "resolved", required=True)
-    identifier = fields.String(required=True)
-    severity = fields.String(required=True)
+    event = Choice(
+        "raised",
+        "resolved",
+        required=True,
+        metadata=doc("Whether the alert was raised or resolved.", "raised"),
+    )
+    identifier = fields.String(required=True, metadata=doc("Kind of the alert.", "PAYMENT_STALLED"))
+    severity = fields.String(required=True, metadata=doc("Urgency of the alert.", "SEV-2"))
     subject = fields.String(required=True)
-    title = fields.String(required=True)
+    title = fields.String(
+        required=True, metadata=doc("Summary in a sentence.", "It is unclear whether a payment succeeded")
+    )
 
 
 class EnqueuedWork(Identified):
     """Work added to a queue."""
 
-    queue = fields.String(required=True)
-    topic = fields.String(required=True)
+    queue = fields.String(required=True, metadata=doc("Queue of the work.", "escrow-reconciliation"))
+    topic = fields.String(required=True, metadata=doc("Kind of work.", "refund.send"))
 
 
 class StoredSupportMessage(Identified):
     """A message stored for support."""
 
-    type = fields.String(required=True)
+    type = fields.String(required=True, metadata=doc("Type of the message.", "text"))
 
 
 class UnpackedEvent(Identified):
     """A message or status of an envelope, stored as a separate event."""
 
-    provider = fields.String(required=True)
+    provider = fields.String(required=True, metadata=doc("Sender of the event.", "messaging"))
 
 
 class ReplayChanges(Schema):
     """The changes of a replay."""
 
-    orders = fields.List(fields.Nested(OrderChange), required=True)
-    refunds = fields.List(fields.Nested(RefundChange), required=True)
-    ledger = fields.List(fields.Nested(PostedTransaction), required=True)
-    notifications = fields.List(fields.Nested(CreatedNotification), required=True)
-    quarantined_charges = fields.List(
-        fields.Nested(CreatedQuarantinedCharge), required=True, data_key="heldCharges"
+    orders = fields.List(fields.Nested(OrderChange), required=True, metadata=doc("Changed orders."))
+    refunds = fields.List(
+        fields.Nested(RefundChange), required=True, metadata=doc("New and changed refunds.")
     )
-    payout_exceptions = fields.List(fields.Nested(CreatedPayoutException), required=True)
-    alerts = fields.List(fields.Nested(AlertTransition), required=True)
-    work = fields.List(fields.Nested(EnqueuedWork), required=True)
-    messages = fields.List(fields.Nested(StoredSupportMessage), required=True)
-    parts = fields.List(fields.Nested(UnpackedEvent), required=True)
+    ledger = fields.List(
+        fields.Nested(PostedTransaction), required=True, metadata=doc("Posted transactions.")
+    )
+    notifications = fields.List(
+        fields.Nested(CreatedNotification), required=True, metadata=doc("New notifications.")
+    )
+    quarantined_charges = fields.List(
+        fields.Nested(CreatedQuarantinedCharge),
+        required=True,
+        data_key="heldCharges",
+        metadata=doc("New quarantined charges."),
+    )
+    payout_exceptions = fields.List(
+        fields.Nested(CreatedPayoutException), required=True, metadata=doc("New transfer exceptions.")
+    )
+    alerts = fields.List(
+        fields.Nested(AlertTransition), required=True, metadata=doc("Raised and resolved alerts.")
+    )
+    work = fields.List(
+        fields.Nested(EnqueuedWork), required=True, metadata=doc("Work that was added to queues.")
+    )
+    messages = fields.List(
+        fields.Nested(StoredSupportMessage),
+        required=True,
+        metadata=doc("Messages that were stored for support."),
+    )
+    parts = fields.List(
+        fields.Nested(UnpackedEvent),
+        required=True,
+        metadata=doc("Parts of an envelope that were stored as separate events."),
+    )
 
 
 class WebhookReplayResult(Identified):
     """The result of a replay or dry run. A failed replay leaves the event unchanged."""
 
-    dry_run = fields.Boolean(required=True)
-    outcome = Choice(*replay.OUTCOMES, required=True)
-    before = Choice(*queries.STATES, required=True)
-    after = Choice(*queries.STATES, required=True)
-    error = fields.String(required=True, allow_none=True)
+    example_id = demo_ids.WEBHOOK
+
+    dry_run = fields.Boolean(required=True, metadata=doc("Whether the changes were only shown.", True))
+    outcome = Choice(*replay.OUTCOMES, required=True, metadata=doc("Outcome of the replay.", "processed"))
+    before = Choice(*queries.STATES, required=True, metadata=doc("State before.", "dead"))
+    after = Choice(*queries.STATES, required=True, metadata=doc("State after.", "processed"))
+    error = fields.String(
+        required=True, allow_none=True, metadata=doc("Cause of a failure; null otherwise.", None)
+    )
     changes = fields.Nested(
         ReplayChanges,
         required=True,
