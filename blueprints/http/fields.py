@@ -173,8 +173,15 @@ class StrictBoolean(fields.Boolean):
         return value
 
 
-# ``true`` or ``false`` in a query string.
-BooleanParameter = partial(fields.Boolean, truthy={"true"}, falsy={"false"})
+class BooleanParameter(fields.Boolean):
+    """``true`` or ``false`` in a query string, in any letter case."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(truthy={"true"}, falsy={"false"}, **kwargs)
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> bool:
+        folded = value.lower() if isinstance(value, str) else value
+        return bool(super()._deserialize(folded, attr, data, **kwargs))
 
 
 class Uuid(fields.UUID):

@@ -99,7 +99,8 @@ def test_each_filter_narrows_the_listing(client: FlaskClient, market: Market) ->
     assert found(vendor=other.id) == {dear, sold}
     assert found(vendor=uuid4()) == set()
     assert found(inStock="true") == {cheap, dear}
-    assert found(inStock="false") == {sold}
+    assert found(inStock="false") == found(inStock="False") == {sold}
+    assert found(inStock="TRUE") == {cheap, dear}
     assert found(category=child, condition="fair", inStock="true", vendor=other.id, maxPrice=9_000) == {dear}
 
 
