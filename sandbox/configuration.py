@@ -245,6 +245,8 @@ def _variables(
         "DATA_ENCRYPTION_KEYS": f"k1:{own['data_encryption_key']}",
         "BLIND_INDEX_KEY": own["blind_index_key"],
         "TRUSTED_PROXY_HOPS": "1",
+        # Clients in development run on ports of their own.
+        "CORS_ORIGINS": "http://localhost:*,http://127.0.0.1:*",
     }
     if not environ.get("IDENTITY_ISSUER"):
         made["IDENTITY_JWKS_URL"] = f"{providers}/identity/.well-known/jwks.json"

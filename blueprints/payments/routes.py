@@ -135,7 +135,7 @@ def parse_callback_url(ctx: Context, body: dict[str, Any]) -> str | None:
     settings = ctx.services.settings
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(url))
     own = "{0.scheme}://{0.netloc}".format(urlsplit(settings.public_base_url))
-    if origin not in (own, *settings.cors_origins):
+    if origin != own and origin not in settings.allowed_origins:
         raise ValidationError.of(
             "callbackUrl", "Must be on the address of this service or on an allowed origin."
         )

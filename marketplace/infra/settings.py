@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from marketplace.infra import texts
 from marketplace.infra.encryption_keys import parse_data_keys, parse_key
 from marketplace.kernel.env_file import parse_variables
+from marketplace.kernel.origins import AllowedOrigins, parse_origins
 
 EMBEDDED_ENVIRONMENT_FILE = "stack.env"
 _SEVERITIES = ("SEV-1", "SEV-2", "SEV-3")
@@ -36,16 +37,6 @@ def _parse_list(value: str) -> tuple[str, ...]:
     if not words:
         raise ValueError("must contain at least one value")
     return words
-
-
-def _parse_origins(value: str) -> tuple[str, ...]:
-    origins = _parse_list(value)
-    # Browsers send origins in lower case without a path, so other values would never match.
-    if not all(re.fullmatch(r"https?://[^\s/?#A-Z*]+", origin) for origin in origins):
-        raise ValueError(
-            "must be origins such as https://shop.example, in lower case, without paths or wildcards"
-        )
-    return origins
 
 
 def _parse_networks(value: str) -> tuple[str, ...]:
@@ -305,8 +296,8 @@ class Settings:
     )
     cors_origins: tuple[str, ...] = _setting(
         (),
-        "The browser origins that may call the API, such as https://shop.example.",
-        parse=_parse_origins,
+        "The browser origins that may call the API, such as https://shop.example or http://localhost:*.",
+        parse=parse_origins,
     )
     rate_limit_scale: int = _setting(
         1,
@@ -325,6 +316,11 @@ class Settings:
     def media_base_url(self) -> str:
         """The base URL of objects in the public bucket."""
         return self.s3_public_url or f"{self.public_base_url}/media"
+
+    @cached_property
+    def allowed_origins(self) -> AllowedOrigins:
+        """The origins of CORS_ORIGINS."""
+        return AllowedOrigins(self.cors_origins)
 
     @cached_property
     def alert_sender(self) -> str:

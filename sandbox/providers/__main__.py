@@ -12,6 +12,7 @@ from pathlib import Path
 
 import structlog
 
+from marketplace.kernel.origins import parse_origins
 from sandbox.providers.gateway import context
 from sandbox.providers.server import (
     DEFAULT_AUDIENCE,
@@ -32,6 +33,7 @@ SETTINGS_HELP = """environment:
   SANDBOX_SETTLE_SECONDS  delay between a transfer or refund and its result (2)
   SANDBOX_HANG_SECONDS    duration of a call with the outcome "timeout" (30)
   IDENTITY_AUDIENCE       the aud of access tokens (campus-marketplace)
+  CORS_ORIGINS            browser pages that may call the identity provider (empty: none)
   AI_KEY                  API key of the AI provider (empty: no key needed)
 """
 
@@ -89,6 +91,7 @@ def _server(options: argparse.Namespace, environment: Mapping[str, str]) -> Prov
         public_url=environment.get("SANDBOX_PUBLIC_URL") or None,
         audience=environment.get("IDENTITY_AUDIENCE") or DEFAULT_AUDIENCE,
         ai_key=environment.get("AI_KEY", ""),
+        cors_origins=_origins(environment.get("CORS_ORIGINS", "")),
         fee_bearer=_fee_bearer(fee_bearer),
         retry_scale=_number(environment, "SANDBOX_RETRY_SCALE", context.DEFAULT_RETRY_SCALE),
         settle_seconds=_number(environment, "SANDBOX_SETTLE_SECONDS", context.DEFAULT_SETTLE_SECONDS),
@@ -101,6 +104,13 @@ def _fee_bearer(word: str) -> context.FeeBearer:
         if bearer == word:
             return bearer
     raise context.InvalidSettingsError(f"GATEWAY_FEE_BEARER must be one of {', '.join(context.FEE_BEARERS)}")
+
+
+def _origins(value: str) -> tuple[str, ...]:
+    try:
+        return parse_origins(value) if value else ()
+    except ValueError as error:
+        raise context.InvalidSettingsError(f"CORS_ORIGINS {error}") from error
 
 
 def _number(environment: Mapping[str, str], name: str, default: float) -> float:

@@ -15,6 +15,7 @@ from werkzeug.wrappers import Response
 from werkzeug.wsgi import ClosingIterator
 
 from marketplace.kernel.clock import Clock, system_clock
+from marketplace.kernel.origins import AllowedOrigins
 from sandbox.providers.ai.app import create_app as create_ai_app
 from sandbox.providers.ai.context import Provider as AiProvider
 from sandbox.providers.chat.app import create_app as create_chat_app
@@ -150,6 +151,7 @@ class ProvidersServer:
         hang_seconds: float = DEFAULT_HANG_SECONDS,
         webhook_timeout_seconds: float = DEFAULT_WEBHOOK_TIMEOUT_SECONDS,
         ai_key: str = "",
+        cors_origins: tuple[str, ...] = (),
         clock: Clock = system_clock,
     ) -> None:
         """Listen on the address and open the database files. Serving begins with ``start``.
@@ -159,6 +161,7 @@ class ProvidersServer:
         :param webhook_url: destination of events, by default the webhook of ``public_base_url``
         :param public_base_url: address of the application that uses the providers
         :param ai_key: the AI provider's API key; empty means that no key is needed
+        :param cors_origins: origins of the browser pages that may call the identity provider
         :param public_url: the providers' address for clients, if a proxy is in front
         :raises PortUnavailableError: the server cannot listen on the address
         :raises InvalidSettingsError: a setting is missing or out of range
@@ -203,6 +206,7 @@ class ProvidersServer:
                 application_url=public_base_url,
                 store=self._open_store(data, "identity", IDENTITY_SCHEMA_VERSION),
                 clock=clock,
+                allowed_origins=AllowedOrigins(cors_origins),
             )
             self._in_flight = InFlight(
                 _compose(

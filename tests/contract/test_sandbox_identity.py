@@ -23,8 +23,10 @@ CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest())
 CALLBACK = "http://127.0.0.1:8000/admin/callback"
 
 
-def served(data: Path) -> ProvidersServer:
-    return ProvidersServer("127.0.0.1", 0, data, secret_key="sk_test_x", webhook_url="http://127.0.0.1:9/")
+def served(data: Path, **options: Any) -> ProvidersServer:
+    return ProvidersServer(
+        "127.0.0.1", 0, data, secret_key="sk_test_x", webhook_url="http://127.0.0.1:9/", **options
+    )
 
 
 @pytest.fixture
@@ -246,3 +248,30 @@ def test_logout_redirects_only_to_local_addresses(issuer: str) -> None:
     assert back.headers["Location"] == f"{CALLBACK}?state=s"
     away = get(f"{issuer}/logout", params={"post_logout_redirect_uri": "https://elsewhere.example.com/"})
     assert away.status_code == 400
+
+
+def test_browser_pages_of_configured_origins_may_use_the_endpoints(tmp_path: Path) -> None:
+    page, stranger = {"Origin": "http://localhost:5173"}, {"Origin": "https://evil.example"}
+    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    with served(tmp_path, cors_origins=("http://localhost:*",)) as server:
+        issuer = server.identity_issuer
+        for path in (
+            ".well-known/openid-configuration",
+            ".well-known/jwks.json",
+            "token",
+            "userinfo",
+            "none",
+        ):
+            address = f"{issuer}/{path}"
+            for answer in (
+                get(address, headers=page),
+                requests.options(address, headers=page | asked, timeout=9),
+            ):
+                assert answer.headers["Access-Control-Allow-Origin"] == page["Origin"]
+                assert answer.headers["Vary"] == "Origin"
+                assert "Access-Control-Allow-Credentials" not in answer.headers
+            assert answer.status_code == 204
+            assert "POST" in answer.headers["Access-Control-Allow-Methods"]
+            assert "Authorization" in answer.headers["Access-Control-Allow-Headers"]
+            assert answer.headers["Access-Control-Max-Age"] == "600"
+            assert "Access-Control-Allow-Origin" not in get(address, headers=stranger).headers

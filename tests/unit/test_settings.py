@@ -65,6 +65,7 @@ BAD = [
     ("TRUSTED_PROXY_HOPS", "-1", "must be a whole number from 0 to 10"),
     ("CORS_ORIGINS", "https://shop.example,*", "must be origins"),
     ("CORS_ORIGINS", "https://shop.example/", "must be origins"),
+    ("CORS_ORIGINS", "https://shop.example:*", "Only the port of localhost or 127.0.0.1 may be *"),
     ("RATE_LIMIT_SCALE", "0", "must be a whole number from 1 to 1000000"),
     ("RATE_LIMIT_SCALE", "2", "must be 1 in production"),
     ("ALERT_CHAT_URL", "chat.example/hook", "must be a URL"),
@@ -171,7 +172,7 @@ def test_values_are_converted_to_declared_types() -> None:
         | {
             "PUBLIC_BASE_URL": "https://market.example/",
             "IDENTITY_ALGORITHMS": "RS256, ES256",
-            "CORS_ORIGINS": "https://shop.example http://127.0.0.1:3000",
+            "CORS_ORIGINS": "https://shop.example http://127.0.0.1:3000,http://localhost:*",
             "TRUSTED_PROXY_HOPS": "2",
             "GATEWAY_WEBHOOK_ADDRESSES": "203.0.113.7, 198.51.100.0/24 2001:DB8::/32",
         }
@@ -179,7 +180,7 @@ def test_values_are_converted_to_declared_types() -> None:
 
     assert settings.public_base_url == "https://market.example"
     assert settings.identity_algorithms == ("RS256", "ES256")
-    assert settings.cors_origins == ("https://shop.example", "http://127.0.0.1:3000")
+    assert settings.cors_origins == ("https://shop.example", "http://127.0.0.1:3000", "http://localhost:*")
     assert settings.trusted_proxy_hops == 2
     assert settings.gateway_webhook_addresses == ("203.0.113.7/32", "198.51.100.0/24", "2001:db8::/32")
     # Tokens contain the issuer exactly, with the final slash.

@@ -12,6 +12,7 @@ from sandbox.providers.identity.context import Identity
 MAXIMUM_BODY_BYTES = 65_536
 # Caching is safe: the API fetches the keys again when a token has an unknown key id.
 KEYS_FRESH_SECONDS = 300
+PREFLIGHT_SECONDS = 600
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -25,10 +26,34 @@ def create_app(identity: Identity) -> Flask:
     app.json = fields.json_in_order(app)
     app.extensions["sandbox_identity"] = identity
     app.register_blueprint(flow.routes)
+    _share_with_browsers(app, identity)
     _answer_errors(app)
     _publish(app, identity)
     _serve_scripts(app, identity)
     return app
+
+
+def _share_with_browsers(app: Flask, identity: Identity) -> None:
+    """Let single-page applications sign people in: answer preflights, and share responses with allowed origins."""
+
+    @app.before_request
+    def answer_preflight() -> Response | None:
+        """Answer a preflight without running the view."""
+        is_preflight = request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
+        return Response(status=204) if is_preflight else None
+
+    @app.after_request
+    def share(response: Response) -> Response:
+        """Name the allowed origin. Pages send no cookies to another origin."""
+        response.vary.add("Origin")
+        origin = request.headers.get("Origin", "")
+        if origin in identity.allowed_origins:
+            response.headers["Access-Control-Allow-Origin"] = origin
+            if request.method == "OPTIONS":
+                response.headers["Access-Control-Allow-Methods"] = "GET, HEAD, POST"
+                response.headers["Access-Control-Allow-Headers"] = "Authorization, Content-Type"
+                response.headers["Access-Control-Max-Age"] = str(PREFLIGHT_SECONDS)
+        return response
 
 
 def _answer_errors(app: Flask) -> None:

@@ -1,11 +1,12 @@
 """Settings and services that all parts of the identity provider share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from flask import current_app
 
 from marketplace.kernel.clock import Clock
+from marketplace.kernel.origins import AllowedOrigins
 from sandbox.providers.fields import is_web_address
 from sandbox.providers.store import Store
 
@@ -19,6 +20,7 @@ class Identity:
     :param issuer: the provider's own address, the ``iss`` of tokens
     :param audience: the ``aud`` of access tokens
     :param application_url: the address of the application; redirects may go there or to this machine
+    :param allowed_origins: the browser pages that may read responses
     """
 
     issuer: str
@@ -26,6 +28,7 @@ class Identity:
     application_url: str
     store: Store
     clock: Clock
+    allowed_origins: AllowedOrigins = field(default_factory=lambda: AllowedOrigins(()))
 
     def may_lead_to(self, address: str) -> bool:
         """Return whether redirects to an address are allowed: only to the application or to this machine."""

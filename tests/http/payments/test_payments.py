@@ -5,9 +5,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from blueprints.areas import AREAS
 from marketplace.infra.db import Database
+from tests.support.checked_client import checked_app
 from tests.support.gateway import MovableClock, TestGateway
-from tests.support.probes import assert_problem, faults
+from tests.support.probes import assert_problem, changed, faults
 from tests.support.purchases import (
     DELIVERY_FEE_MINOR,
     PRICE_MINOR,
@@ -166,6 +168,21 @@ class TestInitialize:
             body = {"orderId": str(order_id), "callbackUrl": address}
             assert faults(shop_client.post(path, shop_client.buyer, body, key=new_key())) == ["callbackUrl"]
         assert gateway.proxy.calls == []
+
+    def test_callback_url_may_be_on_a_configured_origin(
+        self, shop_client: ShopClient, gateway: TestGateway
+    ) -> None:
+        app = shop_client.client.application
+        origins = ("https://shop.example", "http://localhost:*")
+        shared = checked_app(changed(app.extensions["marketplace"], cors_origins=origins), AREAS)
+        other = ShopClient(shop_client.shop, shop_client.database, shared.test_client(), shop_client.bearer)
+        order_id = other.unpaid()
+        for address in ("https://shop.example/paid", "http://localhost:5173/paid?a=b", "http://localhost/"):
+            initialize(other, order_id, callbackUrl=address)
+        for address in ("https://shop.example:8443/", "http://localhost:5173@evil.example/"):
+            body = {"orderId": str(order_id), "callbackUrl": address}
+            refused = other.post(INITIALIZE, other.buyer, body, key=new_key())
+            assert faults(refused) == ["callbackUrl"]
 
     def test_overdue_paid_or_cancelled_order_opens_no_page(
         self, shop_client: ShopClient, clock: MovableClock, gateway: TestGateway
