@@ -11,11 +11,13 @@ from wsgiref.types import InputStream, WSGIEnvironment
 from flask import Flask
 from gunicorn.http.errors import ParseException
 
-from blueprints.http import context, documentation, headers, problems, request_parsing
+from blueprints.http import context, cors, documentation, headers, limits, problems, request_parsing
 from blueprints.http.endpoint import ContractBlueprint
 from marketplace.services import Services
 
 _BLUEPRINTS_DIRECTORY = Path(__file__).parents[1]
+# Views without contract that are not rate-limited. The others count on the caller's tier.
+_UNLIMITED_VIEWS = frozenset({"static", "openapi_document", "documentation_page", "documentation_asset"})
 _VERSIONED_PREFIX = "/api/v1/"
 # Larger than any route accepts. A larger or slower body may end in a reset connection.
 _MAX_DISCARDED_BYTES = 8 * 1024 * 1024
@@ -72,8 +74,10 @@ def build_app(services: Services, areas: Sequence[ContractBlueprint]) -> Applica
     app.extensions["marketplace"] = services
     context.register(app, services)
     headers.register(app, services.settings)
+    cors.register(app, services.settings)
     documentation.register(app, areas)
     problems.register(app)
     for area in areas:
         app.register_blueprint(area)
+    limits.RateLimits(services).install(app, unlimited_views=_UNLIMITED_VIEWS)
     return app

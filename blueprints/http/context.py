@@ -2,7 +2,7 @@
 
 import ipaddress
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,6 +17,7 @@ from blueprints.http.contract import Contract
 from blueprints.http.uploads import UploadedFile
 from marketplace.audit.operations import Act
 from marketplace.identity.queries import Caller
+from marketplace.infra.cache import CacheLookup, RateLimitWindow
 from marketplace.kernel.errors import UnauthorizedError
 from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.paging import PageRequest, TableRequest
@@ -42,6 +43,11 @@ class Context:
     requested_table: TableRequest | None = None
     open_session: Session | None = None
     cursor_listing_key: str = ""  # the collection and filters that cursors are valid for
+    # The round trip that counts the request also looks up this content.
+    content_key: str = ""
+    content_tags: Sequence[str] = ()
+    cache_lookup: CacheLookup | None = None
+    returnable_window: RateLimitWindow | None = None  # a refused request returns its slot to this window
     rate_limit_headers: dict[str, str] = field(default_factory=dict)  # empty until the request is counted
     headers: dict[str, str] = field(default_factory=dict)
     open_files: list[UploadedFile] = field(default_factory=list)

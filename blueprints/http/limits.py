@@ -1,54 +1,163 @@
-"""Rate limits: sliding windows in the shared cache, or in the process's memory while the cache is unavailable.
+"""Rate limits: declared with Flask-Limiter, and enforced at the edge's place in the order of checks."""
 
-The library ``limits`` parses quotas and keeps the windows in memory. In the cache, a script of this project counts
-requests. The same round trip looks up cached content.
-"""
-
-import math
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import cache, lru_cache
+from typing import Any, NoReturn
 
+from flask import Flask, current_app
+from flask_limiter import Limiter, RequestLimit, RouteLimit as DeclaredLimit
+from flask_limiter.util import get_qualified_name
 from limits import RateLimitItem, parse
-from limits.storage import MemoryStorage
-from limits.strategies import MovingWindowRateLimiter
 
-from blueprints.http.context import Context, client_subnet
+from blueprints.http.context import Context, client_subnet, current_context
 from blueprints.http.contract import Contract, RateLimitTier, RouteLimit, SharedLimit
-from marketplace.infra.cache import CacheDownError, CacheLookup, RateLimitWindow
+from blueprints.http.limit_storage import STORAGE_URI, STRATEGY
+from marketplace.infra.cache import CacheDownError, CacheLookup
 from marketplace.kernel.errors import RateLimitError
+from marketplace.services import Services
+
+_EXTENSION = "rate_limits"
 
 
-@cache
-def _fallback_limiter() -> MovingWindowRateLimiter:
-    """Return this process's limiter. Its storage starts a thread, which would not survive gunicorn's fork."""
-    return MovingWindowRateLimiter(MemoryStorage())
+class EdgeLimit(DeclaredLimit):
+    """A limit of Flask-Limiter that is cheap to enter. ``with limit:`` counts the current request.
+
+    The library parses a limit at each request. The library also finds a limit by the line of code that enters the
+    limit, and inspects the stack for this line. Concurrent threads would share the line.
+    """
+
+    def __post_init__(self, limiter: Limiter) -> None:
+        """Parse the quota, and register the limit under a name of its own."""
+        super().__post_init__(limiter)
+        self._parsed = tuple(super().__iter__())
+        self._name = f"edge-limit-{id(self)}"
+        limiter.limit_manager.add_decorated_limit(self._name, self)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._parsed)
+
+    def __enter__(self) -> None:
+        self.limiter._check_request_limit(callable_name=self._name, in_middleware=False)
+
+    @property
+    def applies(self) -> bool:
+        """Whether the limit applies to the current request's caller."""
+        return self.exempt_when is None or not self.exempt_when()
 
 
-@lru_cache(maxsize=256)
-def _parse_quota(quota: str, scale: int) -> RateLimitItem:
+class RateLimits:
+    """The limits of an application. Each limit is declared once, through one ``flask_limiter.Limiter``."""
+
+    def __init__(self, services: Services) -> None:
+        """Declare the tiers.
+
+        :param services: the cache counts requests; the settings scale all quotas
+        """
+        self._scale = services.settings.rate_limit_scale
+        self._limiter = Limiter(
+            client_key,
+            storage_uri=STORAGE_URI,
+            storage_options={"cache": services.cache},  # type: ignore[dict-item] # the storage takes the object
+            strategy=STRATEGY,
+            headers_enabled=False,
+            on_breach=_refuse,
+            # The library skips requests without an endpoint, but unknown paths count too. All limits are shared, so
+            # the endpoint is no part of a window's key.
+            request_identifier=lambda: "edge",
+        )
+        anonymous = self._tier(RateLimitTier.ANONYMOUS, exempt_when=is_signed_in)
+        self._caller_tier = (
+            anonymous,
+            self._tier(RateLimitTier.BUYER, exempt_when=is_no_buyer),
+            self._tier(RateLimitTier.MERCHANT, exempt_when=is_buyer_or_anonymous),
+        )
+        self._merchant_tier = (anonymous, self._tier(RateLimitTier.MERCHANT, exempt_when=is_anonymous))
+        self._of_routes: dict[RouteLimit, tuple[EdgeLimit, ...]] = {}
+        for tier in (RateLimitTier.SENSITIVE, RateLimitTier.ASSISTANT):
+            self.of(RouteLimit(tier.value, scope=tier.name))
+
+    def _tier(self, tier: RateLimitTier, *, exempt_when: Callable[[], bool] | None = None) -> EdgeLimit:
+        return self._declare(tier.value, scope=tier.name, exempt_when=exempt_when)
+
+    def _declare(self, quota: str, *, scope: str, exempt_when: Callable[[], bool] | None = None) -> EdgeLimit:
+        return EdgeLimit(
+            limit_provider=str(_scale_quota(quota, self._scale)),
+            limiter=self._limiter,
+            shared=True,
+            scope=scope,
+            key_function=client_key,
+            exempt_when=exempt_when,
+            override_defaults=True,
+        )
+
+    def of(self, limit: SharedLimit | RouteLimit) -> tuple[EdgeLimit, ...]:
+        """Return the declared limits of a route, of which one applies to each caller.
+
+        Routes without a limit have none.
+        """
+        if limit is SharedLimit.CALLER_TIER:
+            return self._caller_tier
+        if limit is SharedLimit.MERCHANT_TIER:
+            return self._merchant_tier
+        if limit is SharedLimit.UNLIMITED:
+            return ()
+        if limit not in self._of_routes:
+            self._of_routes[limit] = (self._declare(limit.quota, scope=limit.scope),)
+        return self._of_routes[limit]
+
+    def install(self, app: Flask, *, unlimited_views: frozenset[str]) -> None:
+        """Connect the limits with an application whose routes are complete.
+
+        ``flask limiter limits`` lists the limits by view.
+
+        :param unlimited_views: endpoints without contract that are not limited; the others count on the caller's tier
+        """
+        # A limiter that is already listed adds no hooks to the application. The hooks would check each request before
+        # the edge does, and write the library's headers, which are off.
+        app.extensions.setdefault("limiter", set()).add(self._limiter)
+        self._limiter.init_app(app)
+        app.extensions[_EXTENSION] = self
+        for endpoint, view in app.view_functions.items():
+            contract: Contract | None = getattr(view, "contract", None)
+            limits = self.of(contract.limit if contract else SharedLimit.CALLER_TIER)
+            if not limits or endpoint in unlimited_views:
+                self._limiter.exempt(view)
+            else:
+                for limit in limits:
+                    self._limiter.limit_manager.add_decorated_limit(get_qualified_name(view), limit)
+
+
+def _scale_quota(quota: str, scale: int) -> RateLimitItem:
     item = parse(quota)
     return type(item)(item.amount * scale, item.multiples)
 
 
-def _build_window(context: Context, contract: Contract | None) -> RateLimitWindow | None:
-    caller = context.caller
-    limit = contract.limit if contract else SharedLimit.CALLER_TIER
-    if limit is SharedLimit.UNLIMITED:
-        return None
-    client_key = str(caller.id) if caller else client_subnet()
-    if isinstance(limit, RouteLimit):
-        quota, scope = limit.quota, limit.scope
-    else:
-        tier = RateLimitTier.MERCHANT
-        if caller is None:
-            tier = RateLimitTier.ANONYMOUS
-        elif caller.role == "buyer" and limit is not SharedLimit.MERCHANT_TIER:
-            tier = RateLimitTier.BUYER
-        quota, scope = tier.value, tier.name
-    item = _parse_quota(quota, context.services.settings.rate_limit_scale)
-    return RateLimitWindow(key=f"{scope}:{client_key}", limit=item.amount, period_seconds=item.get_expiry())
+def client_key() -> str:
+    """Return the key that a request is counted by: the user, or the address of an anonymous caller."""
+    caller = current_context().caller
+    return str(caller.id) if caller else client_subnet()
+
+
+def is_anonymous() -> bool:
+    """Return whether the caller is anonymous."""
+    return current_context().caller is None
+
+
+def is_signed_in() -> bool:
+    """Return whether the caller is signed in."""
+    return current_context().caller is not None
+
+
+def is_no_buyer() -> bool:
+    """Return whether the caller is anything but a buyer."""
+    caller = current_context().caller
+    return caller is None or caller.role != "buyer"
+
+
+def is_buyer_or_anonymous() -> bool:
+    """Return whether the caller is a buyer or anonymous."""
+    caller = current_context().caller
+    return caller is None or caller.role == "buyer"
 
 
 def enforce_rate_limit(
@@ -62,24 +171,16 @@ def enforce_rate_limit(
     :return: result of the look-up; None if the cache is unavailable or was not needed
     :raises RateLimitError: the quota is used up
     """
-    window = _build_window(context, contract)
-    if window is None and not content_key:
-        return None
-    try:
-        cached_lookup = context.services.cache.look_up(window=window, content_key=content_key, tags=tags)
-    except CacheDownError:
-        cached_lookup = None
-    if window:
-        count = cached_lookup or _count_in_memory(window)
-        seconds = max(1, math.ceil(count.retry_after_seconds))
-        context.rate_limit_headers = {
-            "RateLimit-Limit": str(window.limit),
-            "RateLimit-Remaining": str(max(window.limit - count.used, 0)),
-            "RateLimit-Reset": str(seconds),
-        }
-        if not count.allowed:
-            raise RateLimitError(retry_after_seconds=seconds)
-    return cached_lookup
+    rate_limits: RateLimits = current_app.extensions[_EXTENSION]
+    context.content_key, context.content_tags, context.cache_lookup = content_key, tags, None
+    limits = rate_limits.of(contract.limit if contract else SharedLimit.CALLER_TIER)
+    if limits:
+        with next(limit for limit in limits if limit.applies):
+            return context.cache_lookup
+    if content_key:
+        with suppress(CacheDownError):
+            return context.services.cache.look_up(window=None, content_key=content_key, tags=tags)
+    return None
 
 
 def count_refused_request(context: Context, *, contract: Contract | None) -> None:
@@ -91,10 +192,21 @@ def count_refused_request(context: Context, *, contract: Contract | None) -> Non
         enforce_rate_limit(context, contract=contract)
 
 
-def _count_in_memory(window: RateLimitWindow) -> CacheLookup:
-    item = type(parse("1/second"))(window.limit, window.period_seconds)
-    limiter = _fallback_limiter()
-    allowed = limiter.hit(item, window.key)
-    stats = limiter.get_window_stats(item, window.key)
-    seconds = max(stats.reset_time - time.time(), 0)
-    return CacheLookup(allowed, window.limit - stats.remaining, seconds, "", None, must_compute=False)
+def return_slot(context: Context) -> None:
+    """Return the slot of a refused request to a quota per hour or longer."""
+    if context.returnable_window is None:
+        return
+    with suppress(CacheDownError):
+        context.services.cache.return_slot(context.returnable_window)
+        remaining = int(context.rate_limit_headers["RateLimit-Remaining"])
+        context.rate_limit_headers["RateLimit-Remaining"] = str(remaining + 1)
+    context.returnable_window = None
+
+
+def _refuse(_limit: RequestLimit) -> NoReturn:
+    """Refuse a request over the quota, in place of the library's own error.
+
+    :raises RateLimitError: always
+    """
+    seconds = int(current_context().rate_limit_headers["RateLimit-Reset"])
+    raise RateLimitError(retry_after_seconds=seconds)

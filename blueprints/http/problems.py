@@ -77,6 +77,8 @@ def problem_response(error: MarketplaceError) -> Response:
     response = Response(
         problem_body(error, current_context()), status=error.status, content_type=PROBLEM_TYPE
     )
+    if error.status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
     if error.retry_after_seconds is not None:
         response.headers["Retry-After"] = str(error.retry_after_seconds)
     return response

@@ -112,6 +112,24 @@ class Cache:
             bool(allowed), used, max(frees_in, 0) / 1000, version.decode(), content, bool(must_compute)
         )
 
+    def return_slot(self, window: RateLimitWindow) -> None:
+        """Remove a counted request from a window. This method does not wait for the response.
+
+        The newest request is removed. A concurrent request may be newer by milliseconds, which changes only the time
+        at which its slot becomes free.
+
+        :raises CacheDownError: the cache is unavailable
+        """
+        with self:
+            self._lean_client.send_without_reply("LPOP", f"{_PREFIX}w:{window.key}")
+
+    def remove_window(self, key: str) -> None:
+        """Remove the window of a rate limit with all counted requests.
+
+        :raises CacheDownError: the cache is unavailable
+        """
+        self.remove(f"{_PREFIX}w:{key}")
+
     def store(self, *, content_key: str, version: str, content: bytes, ttl_seconds: int) -> None:
         """Store content under the version of its tags that the look-up returned.
 

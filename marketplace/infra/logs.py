@@ -107,8 +107,8 @@ def _configure(settings: Settings, *, level: int, output: TextIO, factory: Any, 
     root.handlers[:] = [handler]
     root.setLevel(level)
     # Huey logs each task with its arguments at INFO, but the tasks log their own results. The PDF libraries log each
-    # table of a font.
-    for name in ("huey", "fontTools", "fpdf"):
+    # table of a font. Flask-Limiter logs the address or user of each refused request.
+    for name in ("huey", "fontTools", "fpdf", "flask-limiter"):
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
 
 

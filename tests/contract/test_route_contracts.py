@@ -18,8 +18,7 @@ TIERS = {
     SharedLimit.MERCHANT_TIER: "vendor",
     SharedLimit.UNLIMITED: "unlimited",
 }
-# Routes of the HTTP edge without row and contract: documents and pages. Each view counts on the caller's tier, except
-# for files, which are not limited.
+# Routes of the HTTP edge without row and contract: documents and pages. Only the pages of errors are limited.
 WITHOUT_CONTRACT = {
     "/openapi.json",
     "/docs",

@@ -80,7 +80,9 @@ for _name, _access in ACCESSES.items():
     _declare(_name, _access)
 
 
-@area.post("/guarded", auth=FINANCE_AAL2, limit=RouteLimit("1/hour", scope=f"guarded-{uuid4()}"), body=Amount)
+@area.post(
+    "/guarded", auth=FINANCE_AAL2, limit=RouteLimit("1/59minute", scope=f"guarded-{uuid4()}"), body=Amount
+)
 def guarded(_ctx: Context, body: dict[str, Any]) -> None:
     raise NotFoundError(f"Nothing of {body['amount']}.")
 

@@ -1,4 +1,4 @@
-"""Responses: the envelope, request ids, versioned paths, security headers and cross-origin access."""
+"""Responses: the envelope, request ids, versioned paths and security headers."""
 
 import re
 from datetime import UTC, datetime
@@ -13,12 +13,11 @@ from blueprints.http import Context
 from blueprints.http.contract import AUTHENTICATED, PUBLIC, UNCHECKED, SharedLimit
 from blueprints.http.fields import Schema, Text
 from marketplace.services import Services
-from tests.support.probes import Effects, assert_problem, probe_area, serve
+from tests.support.probes import assert_problem, probe_area, serve
 
 area = probe_area()
 NOW = datetime(2026, 11, 21, 9, 30, 15, 42, tzinfo=UTC)
 ID = UUID("0b7c9a52-6a3e-4f5e-9d0e-2f1c8f6a7b11")
-ORIGIN = "https://shop.example"
 
 
 class Note(Schema):
@@ -198,88 +197,21 @@ def test_every_response_has_security_headers(services: Services, probe: FlaskCli
 
 
 def test_uncached_responses_are_marked_no_store(probe: FlaskClient) -> None:
-    for path in ("/api/probe/values", "/nothing", "/docs", "/openapi.json", "/errors/auth-forbidden"):
+    for path in ("/api/probe/values", "/nothing", "/docs", "/errors/auth-forbidden"):
         assert probe.get(path).headers["Cache-Control"] == "no-store"
     assert probe.post("/api/probe/created", json={"text": "x"}).headers["Cache-Control"] == "no-store"
-
-
-# Other origins
-
-
-@pytest.fixture(scope="module")
-def shared(services: Services) -> FlaskClient:
-    return serve(services, area, cors_origins=(ORIGIN, "http://127.0.0.1:5173"))
-
-
-def cors_of(response: Any) -> dict[str, str]:
-    return {name: value for name, value in response.headers.items() if name.startswith("Access-Control-")}
-
-
-def test_without_configured_origins_no_cors_headers_are_sent(probe: FlaskClient) -> None:
-    for method in ("GET", "OPTIONS"):
-        assert cors_of(probe.open("/api/probe/values", method=method, headers={"Origin": ORIGIN})) == {}
-
-
-def test_configured_origin_may_read_responses_and_headers(shared: FlaskClient) -> None:
-    for path, status in (("/api/probe/values", 200), ("/nothing", 404), ("/api/probe/missing/x", 401)):
-        response = shared.get(path, headers={"Origin": ORIGIN})
-        assert response.status_code == status
-        assert response.headers["Access-Control-Allow-Origin"] == ORIGIN
-        assert "Origin" in response.headers["Vary"]
-        exposed = response.headers["Access-Control-Expose-Headers"]
-        for name in ("X-Request-ID", "RateLimit-Remaining", "Retry-After", "ETag", "X-Cache-Lookup"):
-            assert name in exposed
-        assert "Access-Control-Allow-Credentials" not in response.headers
-
-
-@pytest.mark.parametrize(
-    "origin",
-    [
-        None,
-        "https://evil.example",
-        "null",
-        "*",
-        "http://shop.example",
-        f"{ORIGIN}.evil.example",
-        f"{ORIGIN}:8443",
-    ],
-)
-def test_other_origin_gets_no_cors_headers(shared: FlaskClient, origin: str | None) -> None:
-    headers = {} if origin is None else {"Origin": origin}
-    for method in ("GET", "OPTIONS"):
-        response = shared.open("/api/probe/values", method=method, headers=headers)
-        assert response.status_code == 200
-        assert cors_of(response) == {}
-        assert "Origin" in response.headers["Vary"]
-
-
-def test_preflight_lists_methods_and_headers_without_running_view(
-    services: Services, shared: FlaskClient
-) -> None:
-    effects = Effects(services.database)
-    headers = {
-        "Origin": ORIGIN,
-        "Access-Control-Request-Method": "POST",
-        "Access-Control-Request-Headers": "authorization, idempotency-key, content-type",
-    }
-    for path in ("/api/probe/created", "/api/v1/probe/created"):
-        response = shared.options(path, headers=headers)
-        assert (response.status_code, response.get_data()) == (200, b"")
-        body = cors_of(response)
-        assert body["Access-Control-Allow-Origin"] == ORIGIN
-        assert "POST" in body["Access-Control-Allow-Methods"].split(", ")
-        allowed = {name.strip().lower() for name in body["Access-Control-Allow-Headers"].split(",")}
-        assert {
-            "authorization",
-            "idempotency-key",
-            "content-type",
-            "if-none-match",
-            "x-request-id",
-        } <= allowed
-        assert body["Access-Control-Max-Age"] == "600"
-    assert effects.count() == 0
 
 
 def test_trailing_slash_is_not_found(client: FlaskClient) -> None:
     assert client.get("/api/products").status_code == 200
     assert client.get("/api/products/").status_code == 404
+
+
+def test_openapi_document_is_cacheable(probe: FlaskClient) -> None:
+    first = probe.get("/openapi.json")
+    assert first.headers["Cache-Control"] == "public, max-age=300"
+    etag = first.headers["ETag"]
+    known = probe.get("/openapi.json", headers={"If-None-Match": etag})
+    assert (known.status_code, known.get_data(), known.headers["ETag"]) == (304, b"", etag)
+    assert known.headers["Cache-Control"] == "public, max-age=300"
+    assert probe.get("/openapi.json", headers={"If-None-Match": '"other"'}).get_data() == first.get_data()

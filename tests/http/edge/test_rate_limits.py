@@ -90,6 +90,12 @@ def per_quarter(_ctx: Context) -> None:
     """Count per quarter of an hour."""
 
 
+@area.post("/hourly", auth=AUTHENTICATED, limit="2/hour", body=Amount)
+def hourly(_ctx: Context, body: dict[str, Any]) -> Any:
+    """Count per hour."""
+    return body
+
+
 @area.get("/unlimited", auth=UNCHECKED, limit=SharedLimit.UNLIMITED)
 def unlimited(_ctx: Context) -> None:
     """Do not count."""
@@ -193,7 +199,7 @@ def test_each_request_leaves_window_after_full_period(visitor: AddressedClient, 
     """Moving the recorded request times back simulates waiting."""
     cache = redis.Redis.from_url(services.settings.redis_url)
     assert [visitor.quota("own")[1] for _ in range(3)] == [2, 1, 0]
-    [name] = list(cache.scan_iter(match=f"*probe.own:{visitor.address}", count=10_000))
+    [name] = list(cache.scan_iter(match=f"*/{visitor.address}/probe.own/*", count=10_000))
     times = [int(time) for time in cache.lrange(name, 0, -1)]
     assert len(times) == 3
     cache.lset(name, -1, times[-1] - 59_000)
@@ -267,25 +273,62 @@ def test_unknown_paths_and_methods_count_on_caller_tier(
     assert_problem(visitor.get("own", method="PUT"), 429, "RATE_LIMIT_EXCEEDED")
 
 
-def test_documentation_and_error_pages_count_on_caller_tier(
-    visitor: AddressedClient, market: Market, bearer: Bearer
-) -> None:
-    pages = ("/docs", "/openapi.json", "/errors/auth-forbidden", "/errors/no-such-error")
-    statuses = []
-    for number, path in enumerate(pages, start=1):
+def test_error_pages_count_on_caller_tier(visitor: AddressedClient, market: Market, bearer: Bearer) -> None:
+    pages = ("/errors/auth-forbidden", "/errors/no-such-error")
+    for number, (path, status) in enumerate(zip(pages, (200, 404), strict=True), start=1):
         answer = visitor.get(path)
-        statuses.append(answer.status_code)
-        assert quota(answer) == (60, 60 - number)
-    assert statuses == [200, 200, 200, 404]
-    assert visitor.quota("/docs", bearer(market.person())) == (300, 299)
+        assert (answer.status_code, quota(answer)) == (status, (60, 60 - number))
+    assert visitor.quota("/errors/auth-forbidden", bearer(market.person())) == (300, 299)
     while visitor.get("/errors/auth-forbidden").status_code == 200:
         pass
     for path in pages:
         assert_problem(visitor.get(path), 429, "RATE_LIMIT_EXCEEDED")
 
 
+def test_refused_requests_return_their_slot_to_hourly_quota(
+    visitor: AddressedClient, market: Market, bearer: Bearer
+) -> None:
+    def send(headers: dict[str, str], amount: int) -> tuple[int, int]:
+        answer = visitor.probe.post("/api/probe/hourly", headers=headers, json={"amount": amount})
+        return answer.status_code, int(answer.headers["RateLimit-Remaining"])
+
+    user = bearer(market.person())
+    assert [send(user, 0) for _ in range(3)] == [(422, 2)] * 3
+    assert [send(user, 1), send(user, 0), send(user, 1)] == [(200, 1), (422, 1), (200, 0)]
+    assert [send(user, 0), send(user, 1)] == [(429, 0), (429, 0)]
+    barred = bearer(market.person(account_status="suspended"))
+    assert [send(barred, 1) for _ in range(3)] == [(403, 2)] * 3
+
+
+def test_other_options_request_counts_on_caller_tier(
+    visitor: AddressedClient, market: Market, bearer: Bearer
+) -> None:
+    origin = {"Origin": "https://shop.example"}
+    for number, (path, headers) in enumerate((("own", {}), ("global", origin), ("/nothing", {})), start=1):
+        answer = visitor.get(path, headers, method="OPTIONS")
+        assert (answer.status_code, quota(answer)) == (404 if path == "/nothing" else 200, (60, 60 - number))
+    assert quota(visitor.get("own", bearer(market.person()), method="OPTIONS")) == (300, 299)
+    while visitor.get("own", method="OPTIONS").status_code == 200:
+        pass
+    assert_problem(visitor.get("own", method="OPTIONS"), 429, "RATE_LIMIT_EXCEEDED")
+
+
+def test_preflights_are_answered_without_counting_even_over_the_quota(visitor: AddressedClient) -> None:
+    preflight = {"Origin": "https://shop.example", "Access-Control-Request-Method": "POST"}
+    assert visitor.quota("global") == (60, 59)
+    for path in ("own", "/api/nothing", "unlimited"):
+        answer = visitor.get(path, preflight, method="OPTIONS")
+        assert answer.status_code == 200
+        assert not {*HEADERS, "Retry-After"} & set(answer.headers.keys())
+    assert visitor.quota("global") == (60, 58)
+    while visitor.get("global").status_code == 200:
+        pass
+    assert visitor.get("own", preflight, method="OPTIONS").status_code == 200
+
+
 def test_unlimited_routes_have_no_quota_headers(visitor: AddressedClient) -> None:
-    for path in ("unlimited", "/static/pages.css", "/docs/assets/swagger-ui.css"):
+    pages = ("/docs", "/docs/assets/swagger-ui.css", "/openapi.json", "/static/pages.css")
+    for path in ("unlimited", *pages):
         answer = visitor.get(path)
         assert answer.status_code == 200
         assert not {*HEADERS, "Retry-After"} & set(answer.headers.keys())
