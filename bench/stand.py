@@ -129,6 +129,10 @@ class Stand:
         """Start the application's sync workers."""
         self._serve("web", "gunicorn.conf.py", "wsgi:app", WORKER_CLASS="sync")
 
+    def start_limiter(self) -> None:
+        """Start the routes of ``bench.limiter`` in place of the application."""
+        self._serve("web", "bench/gunicorn_floors.py", "bench.limiter:app", WORKER_CLASS="sync")
+
     def start_waiting(self) -> None:
         """Start two gevent workers of the application: with the sandbox gateway and with the slow gateway."""
         self.start_providers()

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any
 
 from flask import Flask, current_app
-from flask_limiter import Limiter, RequestLimit, RouteLimit as DeclaredLimit
+from flask_limiter import Limiter, RateLimitExceeded, RouteLimit as DeclaredLimit
 from flask_limiter.util import get_qualified_name
 from limits import RateLimitItem, parse
 
@@ -20,24 +20,24 @@ _EXTENSION = "rate_limits"
 
 
 class EdgeLimit(DeclaredLimit):
-    """A limit of Flask-Limiter that is cheap to enter. ``with limit:`` counts the current request.
+    """A limit of Flask-Limiter that is cheap to enter: ``with limit:`` counts the current request.
 
-    The library parses a limit at each request. The library also finds a limit by the line of code that enters the
-    limit, and inspects the stack for this line. Concurrent threads would share the line.
+    The library's own check resolves the limits of the endpoint, the blueprint and the line of code at each request,
+    for which the library inspects the stack. A contract names its limit, so there is nothing to resolve.
     """
 
     def __post_init__(self, limiter: Limiter) -> None:
-        """Parse the quota, and register the limit under a name of its own."""
+        """Parse the quota once."""
         super().__post_init__(limiter)
-        self._parsed = tuple(super().__iter__())
-        self._name = f"edge-limit-{id(self)}"
-        limiter.limit_manager.add_decorated_limit(self._name, self)
+        (self._parsed,) = super().__iter__()
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._parsed)
+        return iter((self._parsed,))
 
     def __enter__(self) -> None:
-        self.limiter._check_request_limit(callable_name=self._name, in_middleware=False)
+        # In the library's order, so that its commands find the windows.
+        if not self.limiter.limiter.hit(self._parsed.limit, self.limit_by(), self._parsed.scope):
+            raise RateLimitExceeded(self._parsed)
 
     @property
     def applies(self) -> bool:
@@ -60,10 +60,6 @@ class RateLimits:
             storage_options={"cache": services.cache},  # type: ignore[dict-item] # the storage takes the object
             strategy=STRATEGY,
             headers_enabled=False,
-            on_breach=_refuse,
-            # The library skips requests without an endpoint, but unknown paths count too. All limits are shared, so
-            # the endpoint is no part of a window's key.
-            request_identifier=lambda: "edge",
         )
         anonymous = self._tier(RateLimitTier.ANONYMOUS, exempt_when=is_signed_in)
         self._caller_tier = (
@@ -175,8 +171,12 @@ def enforce_rate_limit(
     context.content_key, context.content_tags, context.cache_lookup = content_key, tags, None
     limits = rate_limits.of(contract.limit if contract else SharedLimit.CALLER_TIER)
     if limits:
-        with next(limit for limit in limits if limit.applies):
-            return context.cache_lookup
+        try:
+            with next(limit for limit in limits if limit.applies):
+                return context.cache_lookup
+        except RateLimitExceeded as error:
+            seconds = int(context.rate_limit_headers["RateLimit-Reset"])
+            raise RateLimitError(retry_after_seconds=seconds) from error
     if content_key:
         with suppress(CacheDownError):
             return context.services.cache.look_up(window=None, content_key=content_key, tags=tags)
@@ -201,12 +201,3 @@ def return_slot(context: Context) -> None:
         remaining = int(context.rate_limit_headers["RateLimit-Remaining"])
         context.rate_limit_headers["RateLimit-Remaining"] = str(remaining + 1)
     context.returnable_window = None
-
-
-def _refuse(_limit: RequestLimit) -> NoReturn:
-    """Refuse a request over the quota, in place of the library's own error.
-
-    :raises RateLimitError: always
-    """
-    seconds = int(current_context().rate_limit_headers["RateLimit-Reset"])
-    raise RateLimitError(retry_after_seconds=seconds)

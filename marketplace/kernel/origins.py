@@ -18,8 +18,8 @@ def parse_origins(value: str) -> tuple[str, ...]:
     # Browsers send origins in lower case without a path, so other values would never match.
     if not origins or not all(_ORIGIN.fullmatch(word) or _ANY_LOCAL_PORT.fullmatch(word) for word in origins):
         raise ValueError(
-            "must be origins such as https://shop.example, in lower case and without paths."
-            " Only the port of localhost or 127.0.0.1 may be *"
+            "must be origins such as https://shop.example, in lower case, without paths,"
+            " and with * only as the port of localhost or 127.0.0.1"
         )
     return origins
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench import memory, parts, pgbench, report
+from bench import limiter, memory, parts, pgbench, report
 from bench.data import row_id
 from bench.drain import Drained
 from bench.figures import Cpu, Run, Target, cpu_share, percentile, share
@@ -93,6 +93,15 @@ def test_memory_above_limit_or_growing_is_reported_as_missed() -> None:
     assert memory.line([(2_000, 100.0), (10_000, 104.9)]).endswith(" met")
     assert memory.line([(2_000, 100.0), (10_000, 105.1)]).endswith(" MISSED")
     assert memory.line([(2_000, 111.0), (10_000, 111.0)]).endswith(" MISSED")
+
+
+def test_share_of_limiter_is_its_cpu_divided_by_that_of_an_empty_route() -> None:
+    empty, context = run_of(1_000, cpu=Cpu(web=0.2)), run_of(1_000, cpu=Cpu(web=0.25))
+    met = limiter.line(empty, context, run_of(500, cpu=Cpu(web=0.19)))
+    assert met.startswith("limiter: 0.130 ms of CPU, 0.65 of an empty Flask route's 0.200 ms")
+    assert met.endswith(" met")
+    assert limiter.line(empty, context, run_of(500, cpu=Cpu(web=0.2))).endswith(" MISSED")
+    assert limiter.line(empty, context, Run(1.0, statuses=Counter({429: 9}))).endswith(" MISSED")
 
 
 def measured(figure: Run, floor: Run) -> Measured:

@@ -65,7 +65,7 @@ BAD = [
     ("TRUSTED_PROXY_HOPS", "-1", "must be a whole number from 0 to 10"),
     ("CORS_ORIGINS", "https://shop.example,*", "must be origins"),
     ("CORS_ORIGINS", "https://shop.example/", "must be origins"),
-    ("CORS_ORIGINS", "https://shop.example:*", "Only the port of localhost or 127.0.0.1 may be *"),
+    ("CORS_ORIGINS", "https://shop.example:*", "* only as the port of localhost"),
     ("RATE_LIMIT_SCALE", "0", "must be a whole number from 1 to 1000000"),
     ("RATE_LIMIT_SCALE", "2", "must be 1 in production"),
     ("ALERT_CHAT_URL", "chat.example/hook", "must be a URL"),
