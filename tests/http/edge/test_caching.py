@@ -1,7 +1,7 @@
 """Response caching: cache headers, a single computation for concurrent requests, and invalidation."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from blueprints.http import Context, ContractBlueprint
 from blueprints.http.contract import PUBLIC, SharedLimit
 from blueprints.http.fields import CursorQuery, IntegerParameter, Schema, Text, Uuid
 from marketplace.infra.cache import Cache, drop_cached
+from marketplace.infra.wire import LeanRedisClient
 from marketplace.kernel.errors import ConflictError, NotFoundError
 from marketplace.kernel.paging import Page
 from marketplace.services import Services
@@ -129,6 +130,23 @@ def test_content_is_computed_once_and_marked_cacheable(probe: FlaskClient, cache
     assert first.headers["ETag"] == second.headers["ETag"]
     assert first.json["meta"]["requestId"] != second.json["meta"]["requestId"]
     assert first.json["meta"]["timestamp"] < second.json["meta"]["timestamp"]
+
+
+def test_limit_and_cached_content_take_one_round_trip(
+    probe: FlaskClient, cached_area: CachedArea, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe.get(cached_area.path)
+    sent: list[object] = []
+    send = LeanRedisClient._exchange
+
+    def counted(client: LeanRedisClient, command: Sequence[str | bytes | int], *, has_reply: bool) -> Any:
+        sent.append(command[0])
+        return send(client, command, has_reply=has_reply)
+
+    monkeypatch.setattr(LeanRedisClient, "_exchange", counted)
+    response = probe.get(cached_area.path)
+    assert (response.json["data"], "RateLimit-Remaining" in response.headers) == ({"value": "soup"}, True)
+    assert sent == ["EVALSHA"]
 
 
 def test_all_callers_and_both_paths_share_cached_content(
