@@ -5,6 +5,7 @@ The storage is the shared cache. The strategy counts a request and looks up cach
 
 import math
 import time
+from functools import cached_property
 
 from limits import RateLimitItem
 from limits.storage import MemoryStorage, Storage
@@ -81,9 +82,10 @@ class WindowWithContent(MovingWindowRateLimiter):
 
     storage: CacheStorage
 
-    def __init__(self, storage: CacheStorage) -> None:
-        super().__init__(storage)
-        self._in_memory = MovingWindowRateLimiter(MemoryStorage())
+    @cached_property
+    def _in_memory(self) -> MovingWindowRateLimiter:
+        # The memory storage starts a thread, which would not survive gunicorn's fork.
+        return MovingWindowRateLimiter(MemoryStorage())
 
     def hit(self, item: RateLimitItem, *identifiers: str, cost: int = 1) -> bool:
         """Count a request, and record the window's state and the cached content in the request's context.
