@@ -13,11 +13,8 @@ if worker_class == "gevent":
     # Patch before all other imports. Modules imported earlier would keep blocking sockets and locks.
     from gevent import monkey
 
+    # The wait callback of marketplace.infra.waits then lets other requests run while one waits for the database.
     monkey.patch_all()
-
-    from psycogreen.gevent import patch_psycopg
-
-    patch_psycopg()
 elif worker_class != "sync":
     raise SystemExit(f"WORKER_CLASS must be sync or gevent, not {worker_class}")
 

@@ -9,6 +9,7 @@ from marketplace.infra.database_clock import DatabaseClock
 from marketplace.infra.db import Database
 from marketplace.infra.encryption import make_keyring, use_keyring
 from marketplace.infra.settings import Settings
+from marketplace.infra.waits.limits import WaitLimits
 from marketplace.kernel.clock import Clock
 from marketplace.providers.gateway.payments import HttpPaymentGateway, PaymentGateway
 from marketplace.providers.gateway.records import GatewayRecords, HttpGatewayRecords
@@ -41,10 +42,13 @@ class Services:
     alert_circuit_breakers: Mapping[str, CircuitBreaker] = field(default_factory=alert_circuit_breakers)
 
     @classmethod
-    def from_settings(cls, settings: Settings, *, application_name: str) -> "Services":
+    def from_settings(
+        cls, settings: Settings, *, application_name: str, wait_limits: WaitLimits | None = None
+    ) -> "Services":
         """Create the services. Each connects at first use.
 
         :param application_name: the name of the process in the database's statistics views
+        :param wait_limits: limits on waits for the database; None for no limits, as commands need for COPY
         """
         use_keyring(make_keyring(settings.data_encryption_keys, settings.blind_index_key))
         cache = Cache(settings.redis_url)
@@ -54,6 +58,7 @@ class Services:
             application_name=application_name,
             prepared_statements=settings.database_prepared_statements == "on",
             drop_stale_content=cache.drop_after_commit,
+            wait_limits=wait_limits,
         )
         return cls(
             settings=settings,

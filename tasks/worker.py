@@ -14,6 +14,7 @@ from marketplace.background.workers import Worker
 from marketplace.infra.cache import CacheDownError
 from marketplace.infra.logs import configure_error_tracking, configure_logging
 from marketplace.infra.settings import Settings, SettingsError, load_settings
+from marketplace.infra.waits.limits import WORKER_LIMITS
 from marketplace.kernel import queues
 from marketplace.services import Services
 from tasks.dispatcher import Dispatcher, connect_wakeups
@@ -49,7 +50,9 @@ def main(arguments: list[str]) -> int:
 def _run_worker(queue: str, settings: Settings) -> None:
     # A pool may grow to twice this size: enough for the consumer's threads and the scheduler.
     pooled_settings = replace(settings, database_pool_size=max(settings.database_pool_size, 5))
-    services = Services.from_settings(pooled_settings, application_name=f"worker {queue}")
+    services = Services.from_settings(
+        pooled_settings, application_name=f"worker {queue}", wait_limits=WORKER_LIMITS
+    )
     host, process_id, now = socket.gethostname(), os.getpid(), services.clock()
     this_worker = Worker(f"{queue}@{host}:{process_id}", queue, host, process_id, started_at=now, told_at=now)
     dispatcher = Dispatcher(services, worker=this_worker)

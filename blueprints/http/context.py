@@ -18,6 +18,7 @@ from blueprints.http.uploads import UploadedFile
 from marketplace.audit.operations import Act
 from marketplace.identity.queries import Caller
 from marketplace.infra.cache import CacheLookup, RateLimitWindow
+from marketplace.infra.waits.limits import declared_wait_seconds
 from marketplace.kernel.errors import UnauthorizedError
 from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.paging import PageRequest, TableRequest
@@ -191,6 +192,7 @@ def register(app: Flask, services: Services) -> None:
     @app.teardown_request
     def forget(_error: BaseException | None) -> None:
         structlog.contextvars.clear_contextvars()
+        declared_wait_seconds.set(None)
         if "context" in g:
             for file in current_context().open_files:
                 file.content.close()

@@ -14,6 +14,7 @@ from marketplace.idempotency.operations import (
 )
 from marketplace.identity.permissions import MANAGE_FINANCES, MANAGE_ORDERS, MANAGE_PLATFORM, MANAGE_PRODUCTS
 from marketplace.identity.queries import Caller
+from marketplace.infra.waits.limits import LONG_WAIT_SECONDS
 from marketplace.kernel.errors import (
     AccountNotActiveError,
     ConcurrentChangeError,
@@ -60,6 +61,11 @@ class Access:
             *((PermissionRequiredError,) if self.permission else ()),
             *(self.for_staff.errors if self.for_staff else ()),
         )
+
+    @property
+    def is_for_staff_only(self) -> bool:
+        """Whether no other role may call."""
+        return self.permission is not None or self.roles == frozenset({"staff"})
 
     def ensure_allowed(self, caller: Caller) -> None:
         """Check that a caller may use the route. The API documents the order of these checks.
@@ -170,6 +176,7 @@ class Contract:
     """The declaration of a route. The edge enforces the contract before and after the view runs.
 
     ``choices`` lists path segments that accept only certain words, with those words.
+    ``wait_seconds`` is the longest wait for a statement of the database.
     ``raises`` lists the domain's errors with a reason. ``errors`` adds the errors of the edge.
     """
 
@@ -196,6 +203,17 @@ class Contract:
     plain: bool
     group: ProcessGroup
     raises: tuple[type[MarketplaceError], ...]
+    wait_seconds: float | None = None
+
+    @property
+    def declared_wait_seconds(self) -> float | None:
+        """The longest wait for a statement, or None for the limit of the kind of session.
+
+        Exports and reports for staff may run until the server's statement time-out.
+        """
+        if self.wait_seconds is None and (self.csv or self.pdf or self.access.is_for_staff_only):
+            return LONG_WAIT_SECONDS
+        return self.wait_seconds
 
     @property
     def errors(self) -> tuple[type[MarketplaceError], ...]:

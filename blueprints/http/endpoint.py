@@ -32,6 +32,7 @@ from blueprints.http.reply_renderer import compile_renderer
 from marketplace.idempotency import operations as keys
 from marketplace.idempotency.operations import KeyLease, StoredResponse
 from marketplace.infra.db import run_with_retries
+from marketplace.infra.waits.limits import declared_wait_seconds
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.kernel.paging import DataWithMeta, Page, TablePage
 
@@ -47,6 +48,7 @@ class Endpoint:
         # Flask-Limiter identifies a view by these names, as of a function.
         self.__module__, self.__name__, self.__qualname__ = view.__module__, view.__name__, contract.name
         self._view = view
+        self._wait_seconds = contract.declared_wait_seconds
         self._renderer = compile_renderer(contract.reply) if contract.reply else None
         self._meta_renderer = compile_renderer(contract.meta(), partial=True)
 
@@ -54,6 +56,7 @@ class Endpoint:
         """Serve a request: authenticate, check access and limits, parse the input, then call the view."""
         context = current_context()
         context.contract = self.contract
+        declared_wait_seconds.set(self._wait_seconds)
         auth.authenticate(context, self.contract)
         if self.contract.cache_seconds:
             return self._serve_cached(context, path)
@@ -229,6 +232,7 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
         plain: bool = False,
         group: ProcessGroup | None = None,
         raises: tuple[type[MarketplaceError], ...] = (),
+        wait_seconds: float | None = None,
     ) -> Callable[[View], View]:
         """Declare a route by its contract. ``auth`` and ``limit`` have no defaults.
 
@@ -253,6 +257,7 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
         :param plain: the route answers plain text instead of JSON
         :param group: processes that serve the route. By default the waiting group serves phased routes
         :param raises: the domain's errors with a reason that the view can raise
+        :param wait_seconds: longest wait for a statement, if it differs from the limit of the kind of session
         """
 
         def decorate(view: View) -> View:
@@ -281,6 +286,7 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
                 plain=plain,
                 group=group or (ProcessGroup.WAITING if phased else ProcessGroup.API),
                 raises=raises,
+                wait_seconds=wait_seconds,
             )
             self.contracts.append(contract)
             self._views.append(view)

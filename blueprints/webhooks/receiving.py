@@ -30,6 +30,8 @@ messaging_area = ContractBlueprint(
 )
 functions_area = ContractBlueprint("functions", "/functions/v1", "Functions that providers call")
 _log = structlog.get_logger(__name__)
+# A provider redelivers after 503, so a fast refusal is better than a slow acknowledgement.
+_INSERT_SECONDS = 0.4
 
 
 class SigningSecretMissingError(MarketplaceError):
@@ -40,7 +42,7 @@ class SigningSecretMissingError(MarketplaceError):
 
 @gateway_area.post(
     "/webhook", auth=UNCHECKED, limit=SharedLimit.UNLIMITED, query=AnyQuery, reply=WebhookReceipt, enveloped=False,
-    autocommit=True,
+    autocommit=True, wait_seconds=_INSERT_SECONDS,
 )  # fmt: skip
 def webhook(ctx: Context, query: dict[str, Any]) -> Response:
     """Store a signed event of the gateway for processing by a worker."""
@@ -55,6 +57,7 @@ def webhook(ctx: Context, query: dict[str, Any]) -> Response:
     reply=WebhookReceipt,
     enveloped=False,
     autocommit=True,
+    wait_seconds=_INSERT_SECONDS,
 )
 def gateway_webhook(ctx: Context, gateway: str, query: dict[str, Any]) -> Response:
     """Store a signed event of the gateway named in the path."""
@@ -104,7 +107,7 @@ def verify_address(ctx: Context, query: dict[str, Any]) -> Response:
 
 @messaging_area.post(
     "/webhook", auth=UNCHECKED, limit=SharedLimit.UNLIMITED, query=AnyQuery, reply=WebhookReceipt, enveloped=False,
-    autocommit=True,
+    autocommit=True, wait_seconds=_INSERT_SECONDS,
 )  # fmt: skip
 def receive_messages(ctx: Context, query: dict[str, Any]) -> Response:
     """Store messages and delivery statuses. The signature is checked if a secret is configured."""

@@ -42,6 +42,8 @@ from marketplace.infra.sessions import (
     driver_cursor,
 )
 from marketplace.infra.settings import SettingsError
+from marketplace.infra.waits.limits import LOCK_TIMEOUT_SECONDS, STATEMENT_TIMEOUT_SECONDS, WaitLimits
+from marketplace.infra.waits.watch import RETRY_AFTER_SECONDS, WaitExpiredError, Watch, WatchedConnection
 from marketplace.kernel.errors import ConcurrentChangeError, ServiceUnavailableError
 
 MAX_TRANSACTION_ATTEMPTS = 3
@@ -52,11 +54,22 @@ _OVERLOADED_SQLSTATES = frozenset({"55P03", "57014"})  # lock time-out, statemen
 # settings.
 SESSION_SETTINGS = {
     "TimeZone": "UTC",
-    "statement_timeout": "30s",
-    "lock_timeout": "10s",
+    "statement_timeout": f"{STATEMENT_TIMEOUT_SECONDS}s",
+    "lock_timeout": f"{LOCK_TIMEOUT_SECONDS}s",
     "idle_in_transaction_session_timeout": "1min",
+    # The server cancels the statement of a client that has stopped waiting and closed the connection.
+    "client_connection_check_interval": "1s",
+}
+# A dead host is noticed within a minute, while libpq would wait for hours. The kernel of a host with a frozen server
+# still confirms that it lives.
+_KEEPALIVE = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,  # in milliseconds
 }
 
+_RAISED_TIMEOUT_MARGIN_SECONDS = 5.0
 _PREPARED_NAMES_KEY = "prepared_statements"  # in a driver connection's info: names of prepared statements
 
 _log = structlog.get_logger(__name__)
@@ -123,6 +136,7 @@ class Database:
         application_name: str,
         prepared_statements: bool = True,
         drop_stale_content: Callable[[Sequence[str]], None] | None = None,
+        wait_limits: WaitLimits | None = None,
     ) -> None:
         """Create the pool without connecting.
 
@@ -131,19 +145,26 @@ class Database:
         :param application_name: the name of the process in the database's system views
         :param prepared_statements: false behind a pooler in transaction mode, where connections keep no state
         :param drop_stale_content: receives the cache tags of a committed transaction; must not raise
+        :param wait_limits: limits on waits for the server, which forbid COPY in this process; None for no limits
         """
         self._reading_info = {NO_PREPARED_STATEMENTS_KEY: not prepared_statements}
         self._session_info = {**self._reading_info, DROP_STALE_CONTENT_KEY: drop_stale_content}
         settings = SESSION_SETTINGS | {"plan_cache_mode": "force_generic_plan"}
         options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+        self._watch = None
+        if wait_limits is not None:
+            self._watch = Watch(
+                wait_limits, connect=functools.partial(_start_connecting, url, f"{application_name} probe")
+            )
         self.engine = create_engine(
             url.replace("postgresql://", "postgresql+psycopg2://", 1),
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_timeout=5,
             pool_recycle=1800,
-            connect_args={"connect_timeout": 4, "application_name": application_name}
-            | ({"options": options} if prepared_statements else {}),
+            connect_args={"connect_timeout": 4, "application_name": application_name, **_KEEPALIVE}
+            | ({"options": options} if prepared_statements else {})
+            | ({"connection_factory": self._watch.connection_class} if self._watch else {}),
             json_serializer=lambda value: orjson.dumps(value).decode(),
             json_deserializer=orjson.loads,
             use_native_hstore=False,
@@ -161,7 +182,7 @@ class Database:
         """
         with (
             self._translating_unavailability(),
-            PooledSession(self.engine, info=self._session_info) as session,
+            PooledSession(self.engine, info=self._session_info, watch=self._watch) as session,
         ):
             yield session
             session.commit()
@@ -174,7 +195,9 @@ class Database:
         """
         with (
             self._translating_unavailability(),
-            PooledSession(self.engine, autocommit=True, info=self._reading_info) as session,
+            PooledSession(
+                self.engine, autocommit=True, info=self._reading_info, watch=self._watch
+            ) as session,
         ):
             yield session
 
@@ -202,13 +225,17 @@ class Database:
         try:
             yield
         except (PoolTimeoutError, DBAPIError, psycopg2.Error) as error:
-            if isinstance(error, PoolTimeoutError) or sqlstate(error) in _OVERLOADED_SQLSTATES:
-                raise ServiceUnavailableError(texts.DATABASE_BUSY, retry_after_seconds=5) from error
+            if _is_overload(error):
+                raise ServiceUnavailableError(
+                    texts.DATABASE_BUSY, retry_after_seconds=RETRY_AFTER_SECONDS
+                ) from error
             if not is_unavailable(error):
                 raise
             # The other idle connections are broken too. Close the pool so that the next caller connects anew.
             self.close()
-            raise ServiceUnavailableError(texts.DATABASE_UNAVAILABLE, retry_after_seconds=5) from error
+            raise ServiceUnavailableError(
+                texts.DATABASE_UNAVAILABLE, retry_after_seconds=RETRY_AFTER_SECONDS
+            ) from error
 
     def close(self) -> None:
         """Close all idle connections."""
@@ -217,6 +244,20 @@ class Database:
     def dispose(self) -> None:
         """Drop the parent process's connections after a fork, without closing the connections."""
         self.engine.dispose(close=False)
+
+
+def _start_connecting(url: str, application_name: str) -> Any:
+    """Start an asynchronous connection, which the caller polls."""
+    return psycopg2.connect(url, application_name=application_name, async_=True)
+
+
+def raise_statement_timeout(session: Session, *, seconds: int) -> None:
+    """Let the statements of this transaction take longer than the time-out of other sessions."""
+    cursor = driver_cursor(session)
+    cursor.execute("SELECT set_config('statement_timeout', %s, true)", (f"{seconds}s",))
+    connection = cursor.connection
+    if isinstance(connection, WatchedConnection):
+        connection.wait_seconds = max(connection.wait_seconds, seconds + _RAISED_TIMEOUT_MARGIN_SECONDS)
 
 
 def _ensure_session_settings(connection: Any, _record: Any) -> None:
@@ -255,6 +296,15 @@ def run_with_retries(attempt: Callable[[], _Result]) -> _Result:
 
 def _driver_error(error: BaseException) -> BaseException | None:
     return error.orig if isinstance(error, DBAPIError) else error
+
+
+def _is_overload(error: BaseException) -> bool:
+    """Return whether the server or the pool lives but took too long."""
+    return (
+        isinstance(error, PoolTimeoutError)
+        or isinstance(_driver_error(error), WaitExpiredError)
+        or sqlstate(error) in _OVERLOADED_SQLSTATES
+    )
 
 
 def sqlstate(error: BaseException) -> str | None:

@@ -6,6 +6,8 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import PoolProxiedConnection
 
+from marketplace.infra.waits.watch import Watch
+
 # Keys of a session's info.
 NO_PREPARED_STATEMENTS_KEY = "no_prepared_statements"  # whether statements run unprepared
 _DRIVER_CONNECTION_KEY = "driver_connection"  # the driver connection of the session
@@ -20,11 +22,17 @@ class PooledSession(Session):
     """
 
     def __init__(
-        self, engine: Engine, *, autocommit: bool = False, info: dict[Any, Any] | None = None
+        self,
+        engine: Engine,
+        *,
+        autocommit: bool = False,
+        info: dict[Any, Any] | None = None,
+        watch: Watch | None = None,
     ) -> None:
         super().__init__(autoflush=not autocommit, expire_on_commit=False, info=info)
         self._engine = engine
         self._autocommit = autocommit
+        self._watch = watch
         self._pooled_connection: PoolProxiedConnection | None = None
         self._connection: Connection | None = None
 
@@ -37,7 +45,12 @@ class PooledSession(Session):
     def _check_out_connection(self) -> PoolProxiedConnection:
         """Return the session's connection. The first call takes a connection from the pool."""
         if self._pooled_connection is None:
+            watch = self._watch
+            if watch is not None:
+                watch.ensure_answering()
             self._pooled_connection = self._engine.raw_connection()
+            if watch is not None:
+                watch.limit_waits(self._pooled_connection.dbapi_connection, autocommit=self._autocommit)
             if self._autocommit:
                 _set_autocommit(self._pooled_connection, on=True)
         return self._pooled_connection
@@ -75,6 +88,9 @@ class PooledSession(Session):
         if connection is not None:
             if self._autocommit:
                 _set_autocommit(connection, on=False)
+            if _is_lost(connection):
+                # The pool would try to roll back and log the failure.
+                connection.invalidate()
             connection.close()
 
 
@@ -83,6 +99,12 @@ def _set_autocommit(pooled: PoolProxiedConnection, *, on: bool) -> None:
     connection: Any = pooled.dbapi_connection
     if connection is not None and not connection.closed:
         connection.autocommit = on
+
+
+def _is_lost(pooled: PoolProxiedConnection) -> bool:
+    """Return whether the driver has closed the connection and the pool does not know."""
+    connection: Any = pooled.dbapi_connection
+    return connection is not None and bool(connection.closed)
 
 
 def driver_connection(session: Session) -> PoolProxiedConnection:

@@ -154,6 +154,11 @@ class Settings:
         " The database role must then set the time zone and the time-outs.",
         parse=_one_of("on", "off"),
     )
+    database_wait_scale: int = _setting(
+        1,
+        "The factor of the web processes' limits on waits for the database, for a slow machine or a distant database.",
+        parse=_integer_between(1, 100),
+    )
     redis_url: str = _setting(
         "",
         "The URL of a Redis-compatible server for the cache, rate limits and queues, as redis://…",

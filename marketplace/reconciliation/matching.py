@@ -19,7 +19,7 @@ from uuid import UUID
 from sqlalchemy import BigInteger, func, select, text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Database, Statement
+from marketplace.infra.db import Database, Statement, raise_statement_timeout
 from marketplace.ledger import accounts
 from marketplace.reconciliation.models import ReconciliationDifference
 
@@ -120,7 +120,7 @@ _INSERT_MONEY_DIFFERENCES = Statement(
     )
 )
 # The comparison reads all movements ever made: millions of rows take longer than a request may.
-_RAISE_STATEMENT_TIMEOUT = Statement(text("SET LOCAL statement_timeout = '10min'"))
+_STATEMENT_TIMEOUT_SECONDS = 600
 # Items with an accepted difference.
 _SELECT_ADJUSTED_ITEMS = (
     f"SELECT split_part(source, ' #', 1) FROM ledger_transactions WHERE kind = '{ADJUSTMENT_KIND}'"
@@ -194,7 +194,7 @@ def record_differences(
     :param as_of: the time as of which the ledger is compared, before the gateway was read
     :return: the sum of the differences in kobo
     """
-    _RAISE_STATEMENT_TIMEOUT.run(session)
+    raise_statement_timeout(session, seconds=_STATEMENT_TIMEOUT_SECONDS)
     _INSERT_MONEY_DIFFERENCES.run(
         session, run_id=run_id, as_of=as_of, clearing_id=accounts.GATEWAY_CLEARING.id
     )
