@@ -17,7 +17,8 @@ area = ContractBlueprint("health", "/health", "Health probes")
     reply=LivenessView,
     enveloped=False,
     phased=True,
-    group=ProcessGroup.API,
+    # Answers although all sync workers are busy.
+    group=ProcessGroup.WAITING,
 )
 def live(_ctx: Context) -> Response:
     """Confirm that the process is alive, without checking dependencies."""

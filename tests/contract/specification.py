@@ -216,7 +216,7 @@ PRIVACY = (
 )  # fmt: skip
 
 PLATFORM_AND_HEALTH = (
-    Row("GET", "/health/live", UNCHECKED, "unlimited"),
+    Row("GET", "/health/live", UNCHECKED, "unlimited", waits=True),
     Row("GET", "/health/liveness", UNCHECKED, "unlimited", built=False),
     Row("GET", "/health/ready", UNCHECKED, "unlimited"),
     Row("GET", "/health/readiness", UNCHECKED, "unlimited", waits=True, built=False),
