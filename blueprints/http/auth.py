@@ -42,7 +42,8 @@ def authenticate(context: Context, contract: Contract) -> None:
         if access.token is not TokenPolicy.IGNORED_IF_INVALID:
             limits.enforce_rate_limit(context, contract=None)
             raise
-    except ProviderUnavailableError:
+    except (ProviderUnavailableError, ServiceUnavailableError):
+        # A public route counts an unknown caller by address, so cached content is served without the database.
         if access.token is not TokenPolicy.IGNORED_IF_INVALID:
             raise
     if context.caller and access.token is not TokenPolicy.IGNORED_IF_INVALID:
