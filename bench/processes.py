@@ -1,11 +1,13 @@
-"""Processor time and memory of processes and child processes.
+"""Processor time and memory of processes and child processes, and frozen processes.
 
 Times of ended children are counted on Linux only. Elsewhere the system does not report those times.
 """
 
-import contextlib
 import os
+import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import psutil
 
@@ -47,6 +49,28 @@ def children_of(process_id: int) -> int:
     return len(_children(process_id))
 
 
+def children_ids(process_id: int) -> set[int]:
+    """Return the ids of a process's children."""
+    return {child.pid for child in _children(process_id)}
+
+
+@contextmanager
+def frozen(process_id: int) -> Iterator[None]:
+    """Freeze a process and its children: their sockets accept data, but nothing answers."""
+    # The parent first, so that no child is missed.
+    os.kill(process_id, signal.SIGSTOP)
+    stopped = [process_id, *children_ids(process_id)]
+    try:
+        for child in stopped[1:]:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGSTOP)
+        yield
+    finally:
+        for number in reversed(stopped):
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGCONT)
+
+
 def machine_seconds() -> float:
     """Return the time in seconds that the machine's processors were busy or used by the host."""
     times = psutil.cpu_times()
@@ -86,7 +110,7 @@ def _tree_seconds(roots: tuple[int, ...]) -> float:
     """Sum the processor time of processes and all descendants, including ended and awaited ones."""
     found: set[psutil.Process] = set()
     for root in roots:
-        with contextlib.suppress(psutil.NoSuchProcess):
+        with suppress(psutil.NoSuchProcess):
             process = psutil.Process(root)
             found |= {process, *process.children(recursive=True)}
     return sum(map(_seconds, found))

@@ -15,7 +15,7 @@ from bench import identity, processes
 from bench.figures import Cpu
 from sandbox.ports import HOST, reserve_ports
 from sandbox.process import Process, ProcessFailedError, wait_until
-from sandbox.servers import EmbeddedPostgres, EmbeddedValkey, http_status
+from sandbox.servers import EmbeddedPostgres, EmbeddedProxy, EmbeddedValkey, http_status
 
 PROJECT = Path(__file__).resolve().parents[1]
 # The path of the endpoint that processes inbox rows.
@@ -47,7 +47,7 @@ class Stand:
         self._floors_file = directory / "floors.json"
         names = (
             *("database", "cache", "web", "waiting", "floors", "providers"),
-            *("charging", "slow", "slow-gateway"),
+            *("charging", "slow", "slow-gateway", "proxy"),
         )
         reservation = reserve_ports(names, first=_FIRST_PORT, remembered={})
         self.ports = reservation.ports
@@ -132,6 +132,24 @@ class Stand:
     def start_limiter(self) -> None:
         """Start the routes of ``bench.limiter`` in place of the application."""
         self._serve("web", "bench/gunicorn_floors.py", "bench.limiter:app", WORKER_CLASS="sync")
+
+    def start_proxy(self) -> EmbeddedProxy:
+        """Start the proxy in front of the application's two groups."""
+        proxy = EmbeddedProxy(
+            self._directory / "proxy",
+            self.ports["proxy"],
+            caddyfile=PROJECT / "deploy" / "Caddyfile",
+            environment={
+                "SITE_ADDRESS": f"http://:{self.ports['proxy']}",
+                "BIND_ADDRESS": HOST,
+                "API_UPSTREAM": f"{HOST}:{self.ports['web']}",
+                "WAITING_UPSTREAM": f"{HOST}:{self.ports['waiting']}",
+                "MEDIA_UPSTREAM": f"{HOST}:{self.ports['slow-gateway']}",
+            },
+        )
+        self._stack.callback(proxy.stop)
+        proxy.start()
+        return proxy
 
     def start_waiting(self) -> None:
         """Start two gevent workers of the application: with the sandbox gateway and with the slow gateway."""
