@@ -55,8 +55,11 @@ def children_ids(process_id: int) -> set[int]:
 
 
 @contextmanager
-def frozen(process_id: int) -> Iterator[None]:
-    """Freeze a process and its children: their sockets accept data, but nothing answers."""
+def frozen(process_id: int) -> Iterator[float]:
+    """Freeze a process and its children: their sockets accept data, but nothing answers.
+
+    Yields the time of the monotonic clock.
+    """
     # The parent first, so that no child is missed.
     os.kill(process_id, signal.SIGSTOP)
     stopped = [process_id, *children_ids(process_id)]
@@ -64,7 +67,7 @@ def frozen(process_id: int) -> Iterator[None]:
         for child in stopped[1:]:
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGSTOP)
-        yield
+        yield time.monotonic()
     finally:
         for number in reversed(stopped):
             with suppress(ProcessLookupError):

@@ -11,6 +11,7 @@ from limits import parse
 from blueprints.areas import contracts
 from blueprints.http import ContractBlueprint
 from blueprints.http.contract import Access, Contract, ProcessGroup, RouteLimit, SharedLimit
+from marketplace.infra.waits.limits import LONG_WAIT_SECONDS
 from tests.contract.specification import ROWS, Row, RowAccess, summary
 
 TIERS = {
@@ -132,3 +133,21 @@ def test_contract_without_access_or_limit_is_refused() -> None:
 def test_summary_counts_built_and_missing_rows() -> None:
     to_come = len(ROWS) - len(CONTRACTS)
     assert summary() == f"specification: {len(CONTRACTS)} of {len(ROWS)} rows built, {to_come} to come"
+
+
+def test_waits_for_the_database_are_declared_where_they_differ() -> None:
+    """A webhook is refused soon, because the provider redelivers. Exports and staff may wait as long as the server."""
+    declared = defaultdict(set)
+    for (method, path), contract in CONTRACTS.items():
+        declared[contract.declared_wait_seconds].add(f"{method} {path}")
+
+    assert declared[0.4] == {
+        "POST /api/payments/webhook",
+        "POST /api/whatsapp/webhook",
+        "POST /functions/v1/:-webhook",
+    }
+    for long in ("GET /api/orders/admin", "GET /api/transactions", "GET /api/payouts/statement"):
+        assert long in declared[LONG_WAIT_SECONDS]
+    for short in ("GET /api/orders", "POST /api/orders", "GET /api/products/search"):
+        assert short in declared[None]
+    assert declared.keys() == {None, 0.4, LONG_WAIT_SECONDS}

@@ -107,6 +107,8 @@ class ServiceProcesses:
             "WEB_BIND": f"127.0.0.1:{port}",
             "WEB_CONCURRENCY": "2",
             "WEB_GRACEFUL_SECONDS": "2",
+            # Tests run beside others on slow machines.
+            "DATABASE_WAIT_SCALE": "20",
         }
         self.database = Database(self.postgres.url, pool_size=5, application_name="tests")
         self._processes: list[Forked] = []

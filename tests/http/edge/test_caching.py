@@ -15,6 +15,7 @@ from blueprints.http import Context, ContractBlueprint
 from blueprints.http.contract import PUBLIC, SharedLimit
 from blueprints.http.fields import CursorQuery, IntegerParameter, Schema, Text, Uuid
 from marketplace.infra.cache import Cache, drop_cached
+from marketplace.infra.db import Database
 from marketplace.infra.wire import LeanRedisClient
 from marketplace.kernel.errors import ConflictError, NotFoundError
 from marketplace.kernel.paging import Page
@@ -156,6 +157,22 @@ def test_all_callers_and_both_paths_share_cached_content(
         for path in (cached_area.path, cached_area.path.replace("/api/", "/api/v1/")):
             assert probe.get(path, headers=headers).status_code == 200
     assert cached_area.computed == 1
+
+
+def test_signed_in_caller_gets_cached_content_without_database(
+    services: Services, cached_area: CachedArea, bearer: Bearer
+) -> None:
+    caller = bearer(uuid4())
+    assert serve(services, cached_area.area).get(cached_area.path, headers=caller).status_code == 200
+    gone = Database(
+        f"postgresql://unknown@127.0.0.1:{closed_port()}/none", pool_size=1, application_name="tests"
+    )
+
+    response = serve(services, cached_area.area, database=gone).get(cached_area.path, headers=caller)
+
+    assert response.json["data"] == {"value": "soup"}
+    assert cached_area.computed == 1
+    gone.close()
 
 
 def test_matching_etag_is_answered_not_modified(probe: FlaskClient, cached_area: CachedArea) -> None:
