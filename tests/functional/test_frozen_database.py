@@ -101,6 +101,12 @@ def delivery(body: bytes) -> bytes:
     return request("POST", "/api/payments/webhook", body=body, headers={"x-gateway-signature": sign(body)})
 
 
+def deliver(proxied: ProxiedSite, body: bytes) -> requests.Response:
+    """Deliver a webhook. The time-out is shorter than that after which gunicorn kills a worker."""
+    url, headers = f"{proxied.proxy.url}/api/payments/webhook", {"x-gateway-signature": sign(body)}
+    return requests.post(url, data=body, headers=headers, timeout=BOUND_SECONDS)
+
+
 def test_frozen_database_is_answered_at_once_and_service_recovers_by_itself(
     proxied: ProxiedSite,
 ) -> None:
@@ -147,15 +153,7 @@ def test_frozen_database_is_answered_at_once_and_service_recovers_by_itself(
 def test_refusal_names_the_time_of_a_retry(proxied: ProxiedSite) -> None:
     body = event_of(charge_data("unknown", 100))
     with frozen(proxied.database_process):
-        refused = [
-            requests.post(
-                f"{proxied.proxy.url}/api/payments/webhook",
-                data=body,
-                headers={"x-gateway-signature": sign(body)},
-                timeout=BOUND_SECONDS,
-            )
-            for _ in range(5)
-        ]
+        refused = [deliver(proxied, body) for _ in range(5)]
 
     for answer in refused:
         assert answer.status_code == 503
@@ -172,7 +170,7 @@ def test_large_delivery_does_not_wait_for_a_frozen_database(proxied: ProxiedSite
     )
 
     with frozen(proxied.database_process):
-        assert proxied.status(delivery(large)) == 503
+        assert deliver(proxied, large).status_code == 503
 
 
 def test_liveness_is_answered_while_sync_workers_are_stuck_which_a_sync_route_shows(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from marketplace.infra.waits.limits import web_limits
 from marketplace.kernel import queues
 from sandbox.servers.base import script_path
 
@@ -50,8 +51,17 @@ def test_kubernetes_applies_every_file_and_probes_web_processes() -> None:
     assert set(kustomization["resources"]) == named
     for name in ("web", "waiting"):
         container = containers()[name]
+        # A process joins once database and cache answer. A later outage of either takes no process out of service.
+        assert container["startupProbe"]["httpGet"]["path"] == "/health/ready"
         assert container["livenessProbe"]["httpGet"]["path"] == "/health/live"
-        assert container["readinessProbe"]["httpGet"]["path"] == "/health/ready"
+        assert container["readinessProbe"]["httpGet"]["path"] == "/health/live"
+
+
+def test_liveness_probe_reaches_sync_workers_and_waits_longer_than_a_write() -> None:
+    web = containers()["web"]
+    assert {"name": "WORKER_CLASS", "value": "sync"} in web["env"]
+    assert [port for port in web["ports"] if port["name"] == web["livenessProbe"]["httpGet"]["port"]]
+    assert web["livenessProbe"]["timeoutSeconds"] > web_limits(1).write_seconds
 
 
 def test_migrate_job_can_override_the_database_address() -> None:

@@ -1,5 +1,6 @@
 """The circuit of a process's database: open while the server accepts connections but does not answer."""
 
+import math
 import random
 import select
 import threading
@@ -95,7 +96,7 @@ def is_answered(connect: Callable[[], Any], *, seconds: float) -> bool:
             connection.close()
 
 
-def is_ready(connection: Any, state: int, *, seconds: float | None) -> bool:
+def is_ready(connection: Any, state: int, *, seconds: float) -> bool:
     """Wait until a connection can be polled again. Return whether this is the case in time.
 
     :param state: the result of the last ``poll``
@@ -104,7 +105,7 @@ def is_ready(connection: Any, state: int, *, seconds: float | None) -> bool:
         raise psycopg2.OperationalError("the connection is broken")
     poller = select.poll()
     poller.register(connection.fileno(), _POLL_EVENTS[state])
-    return bool(poller.poll(None if seconds is None else seconds * 1000))
+    return bool(poller.poll(None if math.isinf(seconds) else seconds * 1000))
 
 
 def _poll(connection: Any, deadline: float) -> bool:
