@@ -3,6 +3,7 @@
 import itertools
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,10 @@ def delivery(body: bytes) -> bytes:
     return request("POST", "/api/payments/webhook", body=body, headers={"x-gateway-signature": sign(body)})
 
 
+def is_served(proxied: ProxiedSite, content: bytes) -> bool:
+    return proxied.status(content) == 200
+
+
 def deliver(proxied: ProxiedSite, body: bytes) -> requests.Response:
     """Deliver a webhook. The time-out is shorter than that after which gunicorn kills a worker."""
     url, headers = f"{proxied.proxy.url}/api/payments/webhook", {"x-gateway-signature": sign(body)}
@@ -120,7 +125,8 @@ def test_frozen_database_is_answered_at_once_and_service_recovers_by_itself(
         Kind("detail", lambda _number: detail, 10),
         Kind("live", lambda _number: request("GET", "/health/live"), 10),
     ]
-    assert [proxied.status(one) for one in (request("GET", LISTING), detail)] == [200, 200]
+    for warmed in (request("GET", LISTING), detail):
+        assert wait_until(partial(is_served, proxied, warmed), timeout_seconds=BOUND_SECONDS)
     workers = proxied.workers
 
     with PacedLoad(proxied.port, kinds) as load:
