@@ -92,7 +92,8 @@ def web(directory: Path, installation: Installation, port: int) -> Process:
         log_path=directory / "web.log",
         directory=PROJECT,
         environment=installation.environment
-        | {"WORKER_CLASS": "gevent", "WEB_BIND": f"127.0.0.1:{port}", "RATE_LIMIT_SCALE": "1000"},
+        | {"WORKER_CLASS": "gevent", "WEB_BIND": f"127.0.0.1:{port}"}
+        | {"RATE_LIMIT_SCALE": "1000", "DATABASE_WAIT_SCALE": "20"},
     )
 
 

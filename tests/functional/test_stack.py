@@ -103,7 +103,9 @@ class Stack:
 
 
 def environment(stack: Stack, **more: str) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "PORT": str(stack.port), "DATA_DIR": str(stack.directory), **more}
+    given = {"PATH": os.environ["PATH"], "PORT": str(stack.port), "DATA_DIR": str(stack.directory)}
+    # Tests run beside others on slow machines.
+    return {**given, "DATABASE_WAIT_SCALE": "20", **more}
 
 
 def command(*arguments: str) -> list[str]:
