@@ -65,10 +65,10 @@ class DatabaseCircuit:
         opened_at = None
         try:
             while not is_answered(self._connect, seconds=self._probe_seconds):
+                self.is_open = True
                 if opened_at is None:
                     opened_at = time.monotonic()
                     _log.error("database circuit opened")
-                self.is_open = True
                 time.sleep(_PAUSE_SECONDS * (1 + _JITTER * (2 * random.random() - 1)))  # noqa: S311 - no secret
             if opened_at is not None:
                 _log.warning("database circuit closed", openSeconds=round(time.monotonic() - opened_at, 1))
