@@ -20,6 +20,8 @@ import threading
 import warnings
 from dataclasses import dataclass
 
+import psutil
+
 # These modules run as ``__main__`` and must not be imported already.
 _PROGRAMS = ("commands.main", "tasks.worker")
 _LIBRARIES = (
@@ -84,6 +86,9 @@ def _keep(descriptors: list[int]) -> None:
         teller.sendall(f"{started}\n".encode())
         # The test process writes nothing, so its end is readable only after its death.
         ready, _, _ = select.select([read_end, teller], [], [])
+        while teller not in ready and psutil.Process(started).status() != psutil.STATUS_ZOMBIE:
+            os.read(read_end, 1)  # the signal also reports a process that was stopped or continued
+            ready, _, _ = select.select([read_end, teller], [], [])
         # Kill the rest of the process group before the id can be reused. The group may not exist yet.
         os.kill(started, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
