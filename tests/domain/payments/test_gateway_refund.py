@@ -188,7 +188,7 @@ class TestSending:
         self, session: Session, gateway: TestGateway, settings: Settings, refund_id: UUID
     ) -> None:
         other = gateway.adapter(settings)
-        other._client._client._session.headers["Authorization"] = "Bearer sk_test_of_another_account"
+        other._client._client._headers["Authorization"] = "Bearer sk_test_of_another_account"
 
         with pytest.raises(ProviderUnavailableError):
             gateway_refund.send_refund(other, lease(session, refund_id))
