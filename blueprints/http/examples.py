@@ -30,6 +30,7 @@ _PARAMETERS: Final[dict[str, SharedDoc]] = {
     "order_id": SharedDoc("Id of the order.", demo_ids.ORDER),
     "refund_id": SharedDoc("Id of the refund.", OTHER_ID),
     "held_id": SharedDoc("Id of the quarantined charge.", OTHER_ID),
+    "charge_id": SharedDoc("Id of the quarantined charge.", OTHER_ID),
     "payout_id": SharedDoc("Id of the payout.", OTHER_ID),
     "batch_id": SharedDoc("Id of the payout batch.", demo_ids.PAYOUT_BATCH),
     "run_id": SharedDoc("Id of the reconciliation run.", demo_ids.RECONCILIATION),
@@ -166,7 +167,7 @@ class _Examples:
                 return found
             merged |= found
         merged |= {name: self.of(described) for name, described in schema.get("properties", {}).items()}
-        if schema.get("type") == "array":
+        if "items" in schema:
             return self._of_items(schema["items"])
         return merged
 
