@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from flask import Flask, Request
 from flask.json.provider import DefaultJSONProvider, JSONProvider
 
+_DIGITS = re.compile(r"[0-9]{1,18}")
 _EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s.]+(\.[^@\s.]+)+")
 MAXIMUM_EMAIL_LENGTH = 254
 MAXIMUM_URL_LENGTH = 2_000
@@ -80,13 +81,22 @@ def optional_text(
 
 
 def integer(
-    values: Mapping[str, object], name: str, *, minimum: int, maximum: int, message: str | None = None
+    values: Mapping[str, object],
+    name: str,
+    *,
+    minimum: int,
+    maximum: int,
+    message: str | None = None,
+    accepts_text: bool = False,
 ) -> int:
-    """Read a required integer. Strings, floats and booleans are refused.
+    """Read a required integer. Floats and booleans are refused.
 
+    :param accepts_text: also accept a string of decimal digits
     :raises InvalidFieldError: the value is missing, not an integer or out of range
     """
     value = values.get(name)
+    if accepts_text and isinstance(value, str) and _DIGITS.fullmatch(value):
+        value = int(value)
     # In Python bool is a subclass of int.
     if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
         raise InvalidFieldError(name, message or f"{name} must be an integer from {minimum} to {maximum}")

@@ -85,7 +85,7 @@ class Client:
     def ok(self, method: str, path: str, **options: Any) -> Any:
         response = self.call(method, path, **options)
         body = response.json()
-        assert response.status_code == 200, body
+        assert response.ok, body
         assert body["status"] is True
         return body["data"]
 

@@ -84,7 +84,9 @@ def test_fifty_concurrent_initializations_create_a_single_charge(gateway: Client
     "wrong",
     [
         {"amount": 100.0},
-        {"amount": "100"},
+        {"amount": "100.0"},
+        {"amount": " 100"},
+        {"amount": ""},
         {"amount": True},
         {"amount": 0},
         {"amount": -5},
@@ -153,7 +155,7 @@ def test_lists_are_paginated_and_filtered_by_time(gateway: Client) -> None:
     assert seen == [f"checkout-page-{number}" for number in (4, 3, 2, 1, 0)]
     assert gateway.ok("GET", "/transaction?from=2999-01-01") == []
     assert len(gateway.ok("GET", "/transaction?from=2020-01-01&to=2999-01-01T00:00:00Z")) == 5
-    for wrong in ("perPage=0", "perPage=101", "page=x", "from=yesterday", "status=odd"):
+    for wrong in ("perPage=-1", "perPage=101", "page=x", "from=yesterday", "status=odd"):
         assert gateway.call("GET", f"/transaction?{wrong}").status_code == 400
 
 

@@ -153,7 +153,7 @@ class TestGateway:
             timeout=TIMEOUT_SECONDS,
             **options,
         )
-        assert answer.status_code == 200, answer.text
+        assert answer.ok, answer.text
         return answer.json()["data"]
 
     def open(self, reference: str, amount_minor: int) -> None:

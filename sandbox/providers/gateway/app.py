@@ -13,6 +13,7 @@ from sandbox.providers.gateway import (
     controls,
     customers,
     payment_page,
+    recipients,
     refunds,
     transactions,
     transfers,
@@ -35,6 +36,8 @@ def create_app(gateway: Gateway) -> Flask:
     )
     app.config["MAX_CONTENT_LENGTH"] = MAXIMUM_BODY_BYTES
     app.json = json_in_order(app)
+    # Some clients of the real gateway end each path with a slash.
+    app.url_map.strict_slashes = False
     app.extensions["sandbox_gateway"] = gateway
 
     @app.before_request
@@ -80,6 +83,7 @@ def create_app(gateway: Gateway) -> Flask:
     for part in (
         transactions,
         transfers,
+        recipients,
         refunds,
         banks,
         customers,

@@ -5,9 +5,10 @@ from datetime import datetime
 
 from flask import Blueprint, Response, request
 
-from sandbox.providers.gateway.answers import GatewayFailure, Page, success, timestamp
+from sandbox.providers.gateway.answers import GatewayFailure, success, timestamp
 from sandbox.providers.gateway.bodies import balance_entry_body, settlement_body
 from sandbox.providers.gateway.context import current_gateway
+from sandbox.providers.gateway.listing import Page
 
 routes = Blueprint("balance", __name__)
 
@@ -111,10 +112,8 @@ def list_balance_entries() -> Response:
     page = Page(request.args)
     query = "SELECT * FROM balance_entries WHERE created_at BETWEEN :since AND :until"
     with current_gateway().store.transaction() as connection:
-        rows, total = page.rows(connection, query=query, parameters={})
-    return success(
-        "Balance ledger retrieved", [balance_entry_body(row) for row in rows], meta=page.meta(total)
-    )
+        rows, meta = page.rows(connection, query=query, parameters={})
+    return success("Balance ledger retrieved", [balance_entry_body(row) for row in rows], meta=meta)
 
 
 @routes.get("/settlement")
@@ -123,10 +122,10 @@ def list_settlements() -> Response:
     page = Page(request.args)
     query = "SELECT * FROM settlements WHERE created_at BETWEEN :since AND :until"
     with current_gateway().store.transaction() as connection:
-        rows, total = page.rows(connection, query=query, parameters={})
+        rows, meta = page.rows(connection, query=query, parameters={})
         volume = connection.execute("SELECT coalesce(sum(amount), 0) FROM settlements").fetchone()[0]
     return success(
         "Settlements retrieved",
         [settlement_body(row) for row in rows],
-        meta={**page.meta(total), "total_volume": volume},
+        meta={**meta, "total_volume": volume},
     )

@@ -1,14 +1,13 @@
 """The bank directory and account name resolution."""
 
-import base64
-import binascii
 import hashlib
 import re
 
 from flask import Blueprint, Response, request
 
 from sandbox.providers import fields
-from sandbox.providers.gateway.answers import GatewayFailure, Page, success
+from sandbox.providers.gateway.answers import GatewayFailure, success
+from sandbox.providers.gateway.listing import Page, chosen, cursor
 
 routes = Blueprint("banks", __name__)
 
@@ -80,6 +79,8 @@ def _bank_body(index: int) -> dict[str, object]:
         "longcode": "",
         "gateway": None,
         "pay_with_bank": False,
+        "supports_transfer": True,
+        "available_for_direct_debit": False,
         "active": True,
         "is_deleted": False,
         "country": "Nigeria",
@@ -91,37 +92,29 @@ def _bank_body(index: int) -> dict[str, object]:
     }
 
 
-def _cursor(index: int) -> str:
-    return base64.urlsafe_b64encode(f"bank:{index}".encode()).decode()
-
-
-def _start(cursor: str | None) -> int:
-    if cursor is None:
-        return 0
-    try:
-        kind, _, index = base64.urlsafe_b64decode(cursor.encode()).decode().partition(":")
-        start = int(index) if kind == "bank" else -1
-    except (ValueError, binascii.Error):
-        start = -1
-    if not 0 <= start < len(BANKS):
-        raise fields.InvalidFieldError("next", "next is not a cursor of this list")
-    return start
+def _is_listed() -> bool:
+    """Return whether the query's filters match the banks, which are all Nigerian."""
+    return all(
+        (chosen(request.args, name) or only).lower() == only
+        for name, only in (("country", "nigeria"), ("currency", "ngn"), ("type", "nuban"))
+    )
 
 
 @routes.get("/bank")
 def list_banks() -> Response:
     """List all banks, or a page of banks by cursor if ``use_cursor`` is true."""
-    if request.args.get("use_cursor") != "true":
-        return success("Banks retrieved", [_bank_body(index) for index in range(len(BANKS))])
-    per_page = Page(request.args).per_page
-    start = _start(request.args.get("next") or request.args.get("previous"))
-    end = min(start + per_page, len(BANKS))
+    banks = [_bank_body(index) for index in range(len(BANKS))] if _is_listed() else []
+    page = Page(request.args, cursors="bank")
+    if not page.by_cursor:
+        return success("Banks retrieved", banks)
+    start = page.before if page.before is not None else page.after or 0
+    end = start + page.per_page
     meta = {
-        "next": _cursor(end) if end < len(BANKS) else None,
-        "previous": _cursor(max(0, start - per_page)) if start else None,
-        "perPage": per_page,
+        "next": cursor("bank", end) if end < len(banks) else None,
+        "previous": cursor("bank", max(0, start - page.per_page)) if start else None,
+        "perPage": page.per_page,
     }
-    return success("Banks retrieved", [_bank_body(index) for index in range(start, end)], meta=meta)
+    return success("Banks retrieved", banks[start:end], meta=meta)
 
 
 @routes.get("/bank/resolve")

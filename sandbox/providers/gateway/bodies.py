@@ -81,24 +81,29 @@ def _authorization_body(transaction: sqlite3.Row) -> Body:
 
 def _log_body(transaction: sqlite3.Row) -> Body | None:
     """Describe the steps on the payment page, if a payment was attempted."""
-    if transaction["status"] in ("abandoned", "pending"):
-        return None
+    return None if transaction["status"] in ("abandoned", "pending") else timeline_body(transaction)
+
+
+def timeline_body(transaction: sqlite3.Row) -> Body:
+    """Describe the steps on the payment page. Without an attempted payment the list of steps is empty."""
+    attempted = transaction["status"] not in ("abandoned", "pending")
     paid = transaction["paid_at"] is not None
     started = datetime.fromisoformat(transaction["created_at"])
     channel = transaction["channel"].replace("_", " ")
     ending = f"Successfully paid with {channel}" if paid else f"Could not pay with {channel}"
+    steps = [
+        {"type": "action", "message": f"Attempted to pay with {channel}", "time": 3},
+        {"type": "success" if paid else "error", "message": ending, "time": 4},
+    ]
     return {
         "start_time": int(started.timestamp()),
-        "time_spent": 4,
-        "attempts": 1,
-        "errors": 0 if paid else 1,
+        "time_spent": 4 if attempted else 0,
+        "attempts": int(attempted),
+        "errors": int(attempted and not paid),
         "success": paid,
         "mobile": False,
         "input": [],
-        "history": [
-            {"type": "action", "message": f"Attempted to pay with {channel}", "time": 3},
-            {"type": "success" if paid else "error", "message": ending, "time": 4},
-        ],
+        "history": steps if attempted else [],
     }
 
 
@@ -133,7 +138,13 @@ def transaction_body(transaction: sqlite3.Row, customer: sqlite3.Row) -> Body:
         "createdAt": transaction["created_at"],
         "requested_amount": transaction["requested_amount"],
         "pos_transaction_data": None,
-        "source": {"type": "api", "source": "merchant_api", "identifier": None},
+        "source": {
+            "type": "api",
+            "source": "merchant_api",
+            "identifier": None,
+            # Only POST /charge assigns a bank account to a transaction.
+            "entry_point": "charge" if transaction["account_number"] else "transaction_initialize",
+        },
         "fees_breakdown": None,
         "connect": None,
         "transaction_date": transaction["created_at"],
@@ -164,7 +175,8 @@ def dedicated_account_body(account: sqlite3.Row, customer: sqlite3.Row) -> Body:
         "account_number": account["account_number"],
         "assigned": True,
         "currency": "NGN",
-        "metadata": None,
+        "metadata": {},
+        "split_config": {},
         "active": True,
         "id": account["id"],
         "created_at": account["created_at"],
@@ -217,7 +229,7 @@ def _transfer_core_body(transfer: sqlite3.Row) -> Body:
         "reference": transfer["reference"],
         "source": "balance",
         "source_details": None,
-        "reason": transfer["reason"],
+        "reason": transfer["reason"] or "",
         "status": transfer["status"],
         "failures": None,
         "transfer_code": transfer["transfer_code"],
@@ -226,6 +238,7 @@ def _transfer_core_body(transfer: sqlite3.Row) -> Body:
         "id": transfer["id"],
         "integration": INTEGRATION,
         "request": transfer["id"] + 200_000_000,
+        "session": {"provider": None, "id": None},
         "createdAt": transfer["created_at"],
         "updatedAt": transfer["updated_at"],
     }
@@ -258,7 +271,6 @@ def transfer_body(transfer: sqlite3.Row, recipient: sqlite3.Row) -> Body:
     return {
         **_transfer_core_body(transfer),
         "recipient": recipient_body(recipient),
-        "session": {"provider": None, "id": None},
         "fee_charged": 0,
         "fees_breakdown": None,
         "gateway_response": None,

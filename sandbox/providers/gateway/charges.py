@@ -75,9 +75,7 @@ def create(
     :raises GatewayFailure: the reference is already in use
     """
     email = fields.email(body, "email", message="Invalid Email Address Passed")
-    amount = fields.integer(
-        body, "amount", minimum=1, maximum=MAXIMUM_AMOUNT_MINOR, message="Invalid Amount Sent"
-    )
+    amount = amount_of(body)
     currency = fields.choice(body, "currency", allowed=CURRENCIES, default="NGN")
     channels = _channels(body)
     callback_url = fields.optional_url(body, "callback_url")
@@ -103,6 +101,21 @@ def create(
         },
     ).fetchone()
     return row
+
+
+def amount_of(body: Mapping[str, object]) -> int:
+    """Read an amount in minor units, as a number or as text.
+
+    :raises InvalidFieldError: the amount is missing or invalid
+    """
+    return fields.integer(
+        body,
+        "amount",
+        minimum=1,
+        maximum=MAXIMUM_AMOUNT_MINOR,
+        message="Invalid Amount Sent",
+        accepts_text=True,
+    )
 
 
 def _channels(body: Mapping[str, object]) -> list[str] | None:
@@ -148,6 +161,14 @@ def find(connection: sqlite3.Connection, reference: str) -> sqlite3.Row | None:
     """Fetch a transaction by reference, or None."""
     row: sqlite3.Row | None = connection.execute(
         "SELECT * FROM transactions WHERE reference = ?", (reference,)
+    ).fetchone()
+    return row
+
+
+def find_by_id_or_reference(connection: sqlite3.Connection, name: str) -> sqlite3.Row | None:
+    """Fetch a transaction by id or reference, or None."""
+    row: sqlite3.Row | None = connection.execute(
+        "SELECT * FROM transactions WHERE reference = ? OR cast(id AS TEXT) = ?", (name, name)
     ).fetchone()
     return row
 

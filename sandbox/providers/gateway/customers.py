@@ -8,7 +8,7 @@ from datetime import datetime
 from flask import Blueprint, Response, request
 
 from sandbox.providers import fields
-from sandbox.providers.gateway import webhooks
+from sandbox.providers.gateway import request_bodies, webhooks
 from sandbox.providers.gateway.answers import GatewayFailure, random_code, success, timestamp
 from sandbox.providers.gateway.bodies import (
     TRANSFER_BANK,
@@ -17,8 +17,12 @@ from sandbox.providers.gateway.bodies import (
     whole_customer_body,
 )
 from sandbox.providers.gateway.context import current_gateway
+from sandbox.providers.gateway.listing import Page, chosen, flag
 
 routes = Blueprint("customers", __name__)
+
+# A condition on the table of customers: its code, e-mail address or id is ``:customer``.
+IS_NAMED = "(customer_code = :customer OR email = lower(:customer) OR cast(id AS TEXT) = :customer)"
 
 
 def customer_of(
@@ -45,7 +49,7 @@ def customer_of(
             "first_name": fields.optional_text(given, "first_name"),
             "last_name": fields.optional_text(given, "last_name"),
             "phone": fields.optional_text(given, "phone", maximum=32),
-            "metadata": stored_json(given.get("metadata")),
+            "metadata": stored_json(request_bodies.structured(given.get("metadata"))),
             "now": timestamp(now),
         },
     ).fetchone()
@@ -80,47 +84,101 @@ def _dedicated_account(connection: sqlite3.Connection, customer: sqlite3.Row, no
 def create_customer() -> Response:
     """Create a customer, or update the customer with this e-mail address."""
     gateway = current_gateway()
-    body = fields.json_object(request)
+    body = request_bodies.read(request)
     email = fields.email(body, "email", message="Email is required")
     with gateway.store.transaction() as connection:
         row = customer_of(connection, email, now=gateway.clock(), details=body)
     return success("Customer created", whole_customer_body(row))
 
 
-@routes.get("/customer/<email_or_code>")
-def fetch_customer(email_or_code: str) -> Response:
-    """Return a customer by e-mail address or code."""
+@routes.get("/customer")
+def list_customers() -> Response:
+    """List customers, newest first."""
+    page = Page(request.args)
+    query = "SELECT * FROM customers WHERE created_at BETWEEN :since AND :until"
     with current_gateway().store.transaction() as connection:
-        row = connection.execute(
-            "SELECT * FROM customers WHERE email = ? OR customer_code = ?",
-            (email_or_code.lower(), email_or_code),
-        ).fetchone()
-    if row is None:
-        raise GatewayFailure(404, "Customer not found", code="customer_not_found")
+        rows, meta = page.rows(connection, query=query, parameters={})
+    return success("Customers retrieved", [whole_customer_body(row) for row in rows], meta=meta)
+
+
+@routes.get("/customer/<name>")
+def fetch_customer(name: str) -> Response:
+    """Return a customer by e-mail address, code or id."""
+    with current_gateway().store.transaction() as connection:
+        row = _required(connection, name, status=404)
     return success("Customer retrieved", whole_customer_body(row))
+
+
+@routes.put("/customer/<name>")
+def update_customer(name: str) -> Response:
+    """Update a customer's names, phone and metadata. The e-mail address cannot be changed."""
+    gateway = current_gateway()
+    body = request_bodies.read(request)
+    with gateway.store.transaction() as connection:
+        row = _required(connection, name, status=404)
+        row = customer_of(connection, row["email"], now=gateway.clock(), details=body)
+    return success("Customer updated", whole_customer_body(row))
+
+
+def _required(connection: sqlite3.Connection, name: str, *, status: int) -> sqlite3.Row:
+    row: sqlite3.Row | None = connection.execute(
+        f"SELECT * FROM customers WHERE {IS_NAMED}", {"customer": name}
+    ).fetchone()
+    if row is None:
+        raise GatewayFailure(status, "Customer not found", code="customer_not_found")
+    return row
 
 
 @routes.post("/dedicated_account")
 def create_dedicated_account() -> Response:
     """Create a dedicated bank account for a customer."""
     gateway = current_gateway()
-    body = fields.json_object(request)
-    code = str(body.get("customer", ""))
+    body = request_bodies.read(request)
     with gateway.store.transaction() as connection:
-        customer = connection.execute(
-            "SELECT * FROM customers WHERE customer_code = ? OR cast(id AS TEXT) = ?", (code, code)
-        ).fetchone()
-        if customer is None:
-            raise GatewayFailure(400, "Customer not found", code="customer_not_found")
+        customer = _required(connection, str(body.get("customer", "")), status=400)
         account = _dedicated_account(connection, customer, gateway.clock())
     return success("NUBAN successfully created", dedicated_account_body(account, customer))
+
+
+@routes.get("/dedicated_account")
+def list_dedicated_accounts() -> Response:
+    """List dedicated accounts, newest first. All accounts are active and of the one bank."""
+    page = Page(request.args)
+    query = (
+        "SELECT * FROM dedicated_accounts WHERE created_at BETWEEN :since AND :until AND :matches"
+        " AND (:number IS NULL OR account_number = :number)"
+        f" AND (:customer IS NULL OR customer_id IN (SELECT id FROM customers WHERE {IS_NAMED}))"
+    )
+    parameters = {
+        "matches": flag(request.args, "active") is not False
+        and (chosen(request.args, "currency") or "NGN").upper() == "NGN"
+        and chosen(request.args, "provider_slug") in (None, TRANSFER_BANK["slug"])
+        and chosen(request.args, "bank_id") in (None, str(TRANSFER_BANK["id"])),
+        "number": chosen(request.args, "account_number"),
+        "customer": chosen(request.args, "customer"),
+    }
+    with current_gateway().store.transaction() as connection:
+        rows, meta = page.rows(connection, query=query, parameters=parameters)
+        data = [dedicated_account_body(row, customer_by_id(connection, row["customer_id"])) for row in rows]
+    return success("Managed accounts successfully retrieved", data, meta=meta)
+
+
+@routes.get("/dedicated_account/<int:account_id>")
+def fetch_dedicated_account(account_id: int) -> Response:
+    """Return a dedicated account by id."""
+    with current_gateway().store.transaction() as connection:
+        row = connection.execute("SELECT * FROM dedicated_accounts WHERE id = ?", (account_id,)).fetchone()
+        if row is None:
+            raise GatewayFailure(404, "Dedicated account not found", code="dedicated_account_not_found")
+        data = dedicated_account_body(row, customer_by_id(connection, row["customer_id"]))
+    return success("Customer retrieved", data)
 
 
 @routes.post("/dedicated_account/assign")
 def assign_dedicated_account() -> Response:
     """Create a customer with a dedicated account in one call, and report the result by event."""
     gateway = current_gateway()
-    body = fields.json_object(request)
+    body = request_bodies.read(request)
     email = fields.email(body, "email", message="Email is required")
     for name in ("first_name", "last_name", "phone"):
         fields.text(body, name)

@@ -7,11 +7,11 @@ from datetime import datetime
 from flask import Blueprint, Response, request
 
 from sandbox.providers import fields
-from sandbox.providers.gateway import balance, calls, customers, outcomes, webhooks
-from sandbox.providers.gateway.answers import GatewayFailure, Page, random_code, success, timestamp
+from sandbox.providers.gateway import balance, calls, charges, customers, outcomes, request_bodies, webhooks
+from sandbox.providers.gateway.answers import GatewayFailure, random_code, success, timestamp
 from sandbox.providers.gateway.bodies import created_refund_body, refund_body, refund_event_body
-from sandbox.providers.gateway.charges import MAXIMUM_AMOUNT_MINOR
 from sandbox.providers.gateway.context import current_gateway
+from sandbox.providers.gateway.listing import Page, chosen
 
 routes = Blueprint("refunds", __name__)
 
@@ -29,16 +29,16 @@ _STATUS_OF_OUTCOME = {
 def create() -> Response:
     """Create a refund of a charge's remaining amount, or of a part of it."""
     gateway = current_gateway()
-    body = fields.json_object(request)
+    body = request_bodies.read(request)
     named = body.get("transaction")
     if not isinstance(named, str | int) or isinstance(named, bool) or named == "":
         raise fields.InvalidFieldError("transaction", "Transaction reference or id is required")
     now = gateway.clock()
     with gateway.store.transaction() as connection:
-        transaction = _transaction_of(connection, str(named))
+        transaction = charges.find_by_id_or_reference(connection, str(named))
     calls.record(gateway, "POST /refund", transaction["reference"] if transaction else str(named))
     with gateway.store.transaction() as connection:
-        transaction = _transaction_of(connection, str(named))
+        transaction = charges.find_by_id_or_reference(connection, str(named))
         if transaction is None or transaction["paid_at"] is None:
             raise GatewayFailure(
                 404 if transaction is None else 400,
@@ -64,18 +64,22 @@ def create() -> Response:
 
 @routes.get("/refund")
 def list_refunds() -> Response:
-    """List refunds, newest first, optionally of a single ``transaction``."""
+    """List refunds, newest first, optionally of a single ``transaction`` or ``currency``."""
     page = Page(request.args)
-    named = request.args.get("transaction") or request.args.get("reference")
     query = (
         "SELECT refunds.* FROM refunds JOIN transactions ON transactions.id = refunds.transaction_id"
         " WHERE refunds.created_at BETWEEN :since AND :until AND (:named IS NULL"
         " OR transactions.reference = :named OR cast(transactions.id AS TEXT) = :named)"
+        " AND (:currency IS NULL OR refunds.currency = :currency)"
     )
+    parameters = {
+        "named": chosen(request.args, "transaction") or chosen(request.args, "reference"),
+        "currency": chosen(request.args, "currency"),
+    }
     with current_gateway().store.transaction() as connection:
-        rows, total = page.rows(connection, query=query, parameters={"named": named})
+        rows, meta = page.rows(connection, query=query, parameters=parameters)
         data = [refund_body(row, _transaction_by_id(connection, row["transaction_id"])) for row in rows]
-    return success("Refunds retrieved", data, meta=page.meta(total))
+    return success("Refunds retrieved", data, meta=meta)
 
 
 @routes.get("/refund/<int:refund_id>")
@@ -168,11 +172,9 @@ def _amount_of(body: Mapping[str, object], transaction: sqlite3.Row) -> int:
         raise GatewayFailure(400, "Transaction has been fully reversed", code="transaction_reversed")
     if body.get("currency") not in (None, transaction["currency"]):
         raise fields.InvalidFieldError("currency", "Currency differs from the transaction's currency")
-    if body.get("amount") is None:
+    if body.get("amount") in (None, ""):
         return left
-    amount = fields.integer(
-        body, "amount", minimum=1, maximum=MAXIMUM_AMOUNT_MINOR, message="Invalid Amount Sent"
-    )
+    amount = charges.amount_of(body)
     if amount > left:
         raise GatewayFailure(
             400, "Refund amount cannot be more than transaction amount", code="invalid_refund_amount"
@@ -206,14 +208,6 @@ def _insert(
             "due_at": now.timestamp() + outcome.delay_seconds,
             "now": timestamp(now),
         },
-    ).fetchone()
-    return row
-
-
-def _transaction_of(connection: sqlite3.Connection, named: str) -> sqlite3.Row | None:
-    """Fetch a transaction by reference or id."""
-    row: sqlite3.Row | None = connection.execute(
-        "SELECT * FROM transactions WHERE reference = ? OR cast(id AS TEXT) = ?", (named, named)
     ).fetchone()
     return row
 

@@ -1,14 +1,16 @@
-"""Endpoints for charges: initialize, verify, fetch and list."""
+"""Endpoints for charges: initialize, verify, fetch, list, timeline and totals."""
 
 import sqlite3
+from typing import Any
 
 from flask import Blueprint, Response, request
 
 from sandbox.providers import fields
-from sandbox.providers.gateway import calls, charges, customers
-from sandbox.providers.gateway.answers import GatewayFailure, Page, success
-from sandbox.providers.gateway.bodies import bank_transfer_body, transaction_body
-from sandbox.providers.gateway.context import current_gateway
+from sandbox.providers.gateway import calls, charges, customers, request_bodies
+from sandbox.providers.gateway.answers import GatewayFailure, success
+from sandbox.providers.gateway.bodies import Body, bank_transfer_body, timeline_body, transaction_body
+from sandbox.providers.gateway.context import Gateway, current_gateway
+from sandbox.providers.gateway.listing import Page, chosen, number
 
 routes = Blueprint("transactions", __name__)
 
@@ -19,7 +21,7 @@ STATUSES = ("abandoned", "pending", "failed", "success", "reversed")
 def initialize() -> Response:
     """Create a charge and return the URL of its payment page."""
     gateway = current_gateway()
-    body = fields.json_object(request)
+    body = request_bodies.read(request)
     reference = charges.reference_of(body)
     calls.record(gateway, "POST /transaction/initialize", reference)
     with gateway.store.transaction() as connection:
@@ -37,12 +39,7 @@ def verify(reference: str) -> Response:
     """Return the status of a charge."""
     gateway = current_gateway()
     calls.record(gateway, "GET /transaction/verify", reference)
-    with gateway.store.transaction() as connection:
-        row = charges.find(connection, reference)
-        if row is None:
-            raise _not_found()
-        data = transaction_body(row, customers.customer_by_id(connection, row["customer_id"]))
-    return success("Verification successful", data)
+    return success("Verification successful", _charge_body(gateway, reference))
 
 
 @routes.get("/transaction/<int:transaction_id>")
@@ -56,24 +53,76 @@ def fetch(transaction_id: int) -> Response:
     return success("Transaction retrieved", data)
 
 
+@routes.get("/transaction/timeline/<id_or_reference>")
+def show_timeline(id_or_reference: str) -> Response:
+    """Return the steps of a transaction on the payment page."""
+    with current_gateway().store.transaction() as connection:
+        row = charges.find_by_id_or_reference(connection, id_or_reference)
+        if row is None:
+            raise _not_found()
+    return success("Timeline retrieved", timeline_body(row))
+
+
+@routes.get("/transaction/totals")
+def show_totals() -> Response:
+    """Return the number and volume of paid transactions, and the volume of pending transfers."""
+    values = Page(request.args).values({})
+    within = "created_at BETWEEN :since AND :until"
+    with current_gateway().store.transaction() as connection:
+        transactions, customer_count = connection.execute(
+            "SELECT count(*), count(DISTINCT customer_id) FROM transactions"
+            f" WHERE paid_at IS NOT NULL AND {within}",
+            values,
+        ).fetchone()
+        volumes = _amounts(connection, f"transactions WHERE paid_at IS NOT NULL AND {within}", values)
+        pending = _amounts(connection, f"transfers WHERE status = 'pending' AND {within}", values)
+    data = {
+        "total_transactions": transactions,
+        "unique_customers": customer_count,
+        "total_volume": sum(one["amount"] for one in volumes),
+        "total_volume_by_currency": volumes,
+        "pending_transfers": sum(one["amount"] for one in pending),
+        "pending_transfers_by_currency": pending,
+    }
+    return success("Transaction totals", data)
+
+
+def _amounts(connection: sqlite3.Connection, rows: str, values: dict[str, object]) -> list[dict[str, Any]]:
+    """Sum the amounts of rows per currency, always including NGN."""
+    sums = {
+        "NGN": 0,
+        **dict(connection.execute(f"SELECT currency, sum(amount) FROM {rows} GROUP BY 1", values)),
+    }
+    return [{"currency": currency, "amount": amount} for currency, amount in sums.items()]
+
+
 @routes.get("/transaction")
 def list_transactions() -> Response:
-    """List transactions, newest first, optionally of a single ``status``."""
+    """List transactions, newest first, optionally of a ``status``, ``customer`` or ``amount``."""
     page = Page(request.args)
-    status = fields.choice(request.args, "status", allowed=STATUSES) if "status" in request.args else None
+    status = chosen(request.args, "status")
+    if status is not None:
+        fields.choice(request.args, "status", allowed=STATUSES)
     query = (
         "SELECT * FROM transactions WHERE created_at BETWEEN :since AND :until"
-        " AND (:status IS NULL OR status = :status)"
+        " AND (:status IS NULL OR status = :status) AND (:amount IS NULL OR amount = :amount)"
+        f" AND (:customer IS NULL OR customer_id IN (SELECT id FROM customers WHERE {customers.IS_NAMED}))"
     )
+    parameters = {
+        "status": status,
+        "amount": number(request.args, "amount", maximum=charges.MAXIMUM_AMOUNT_MINOR),
+        "customer": chosen(request.args, "customer"),
+    }
     with current_gateway().store.transaction() as connection:
-        rows, total = page.rows(connection, query=query, parameters={"status": status})
+        rows, meta = page.rows(connection, query=query, parameters=parameters)
         data = [
             transaction_body(row, customers.customer_by_id(connection, row["customer_id"])) for row in rows
         ]
         volume = connection.execute(
-            "SELECT coalesce(sum(amount), 0) FROM transactions WHERE paid_at IS NOT NULL"
+            f"SELECT coalesce(sum(amount), 0) FROM ({query}) WHERE paid_at IS NOT NULL",
+            page.values(parameters),
         ).fetchone()[0]
-    return success("Transactions retrieved", data, meta={**page.meta(total), "total_volume": volume})
+    return success("Transactions retrieved", data, meta={**meta, "total_volume": volume})
 
 
 @routes.post("/charge")
@@ -84,7 +133,7 @@ def charge() -> Response:
     unpaid.
     """
     gateway = current_gateway()
-    body = fields.json_object(request)
+    body = request_bodies.read(request)
     reference = charges.reference_of(body)
     calls.record(gateway, "POST /charge", reference)
     if not isinstance(body.get("bank_transfer"), dict):
@@ -94,15 +143,31 @@ def charge() -> Response:
         row = charges.find(connection, reference)
         if row is None:
             row = charges.create(connection, body, reference=reference, now=now)
-        elif not _goes_on(row, body.get("amount"), body.get("currency", "NGN")):
+        elif not _goes_on(row, charges.amount_of(body), body.get("currency") or "NGN"):
             raise charges.duplicate_reference()
         row = charges.await_transfer(connection, row, now=now)
     return success("Charge attempted", bank_transfer_body(row))
 
 
-def _goes_on(row: sqlite3.Row, amount: object, currency: object) -> bool:
+@routes.get("/charge/<reference>")
+def check_charge(reference: str) -> Response:
+    """Return the status of a charge that waits for its payment."""
+    gateway = current_gateway()
+    calls.record(gateway, "GET /charge", reference)
+    return success("Reference check successful", _charge_body(gateway, reference))
+
+
+def _goes_on(row: sqlite3.Row, amount: int, currency: object) -> bool:
     unpaid = row["paid_at"] is None
     return unpaid and (row["requested_amount"], row["currency"]) == (amount, currency)
+
+
+def _charge_body(gateway: Gateway, reference: str) -> Body:
+    with gateway.store.transaction() as connection:
+        row = charges.find(connection, reference)
+        if row is None:
+            raise _not_found()
+        return transaction_body(row, customers.customer_by_id(connection, row["customer_id"]))
 
 
 def _not_found() -> GatewayFailure:

@@ -1,4 +1,4 @@
-"""Transfers from the balance to bank accounts, and transfer recipients."""
+"""Transfers from the balance to bank accounts."""
 
 import re
 import sqlite3
@@ -8,18 +8,16 @@ from datetime import datetime
 from flask import Blueprint, Response, request
 
 from sandbox.providers import fields
-from sandbox.providers.gateway import balance, calls, outcomes, webhooks
-from sandbox.providers.gateway.answers import GatewayFailure, Page, random_code, success, timestamp
-from sandbox.providers.gateway.banks import account_holder, bank_name
+from sandbox.providers.gateway import balance, calls, outcomes, recipients, request_bodies, webhooks
+from sandbox.providers.gateway.answers import GatewayFailure, random_code, success, timestamp
 from sandbox.providers.gateway.bodies import (
     initiated_transfer_body,
     queued_transfer_body,
-    recipient_body,
-    stored_json,
     transfer_body,
 )
 from sandbox.providers.gateway.charges import CURRENCIES, MAXIMUM_AMOUNT_MINOR
 from sandbox.providers.gateway.context import Gateway, current_gateway
+from sandbox.providers.gateway.listing import Page, chosen, number
 
 routes = Blueprint("transfers", __name__)
 
@@ -30,44 +28,11 @@ _REFERENCE = re.compile(r"[a-z0-9_-]{16,50}")
 STATUSES = ("pending", "success", "failed", "reversed")
 
 
-@routes.post("/transferrecipient")
-def create_recipient() -> Response:
-    """Create a transfer recipient for a bank account. The same account always has the same recipient."""
-    gateway = current_gateway()
-    body = fields.json_object(request)
-    fields.choice(body, "type", allowed=("nuban",))
-    account_number = fields.text(body, "account_number", maximum=20)
-    bank_code = fields.text(body, "bank_code", maximum=20)
-    values = {
-        "code": random_code("RCP_"),
-        "name": fields.text(body, "name"),
-        "email": fields.optional_text(body, "email"),
-        "description": fields.optional_text(body, "description"),
-        "metadata": stored_json(body.get("metadata")),
-        "currency": fields.choice(body, "currency", allowed=CURRENCIES, default="NGN"),
-        "account_number": account_number,
-        "account_name": account_holder(account_number, bank_code),
-        "bank_code": bank_code,
-        "bank_name": bank_name(bank_code),
-        "now": timestamp(gateway.clock()),
-    }
-    with gateway.store.transaction() as connection:
-        row = connection.execute(
-            "INSERT INTO recipients (recipient_code, name, email, description, metadata, currency,"
-            " account_number, account_name, bank_code, bank_name, created_at) VALUES (:code, :name, :email,"
-            " :description, :metadata, :currency, :account_number, :account_name, :bank_code, :bank_name,"
-            " :now)"
-            " ON CONFLICT (account_number, bank_code) DO UPDATE SET name = excluded.name RETURNING *",
-            values,
-        ).fetchone()
-    return success("Transfer recipient created successfully", recipient_body(row))
-
-
 @routes.post("/transfer")
 def initiate() -> Response:
     """Create a transfer. A repeated reference returns the existing transfer."""
     gateway = current_gateway()
-    body = fields.json_object(request)
+    body = request_bodies.read(request)
     reference = _reference_of(body)
     calls.record(gateway, "POST /transfer", reference)
     fields.choice(body, "source", allowed=("balance",))
@@ -98,7 +63,7 @@ def initiate() -> Response:
 def initiate_bulk() -> Response:
     """Create up to 100 transfers, all or none."""
     gateway = current_gateway()
-    body = fields.json_object(request)
+    body = request_bodies.read(request)
     fields.choice(body, "source", allowed=("balance",), default="balance")
     items = body.get("transfers")
     if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
@@ -139,7 +104,7 @@ def verify(reference: str) -> Response:
         row = _find(connection, reference)
         if row is None:
             raise GatewayFailure(404, "Transfer not found", code="transfer_not_found")
-        data = transfer_body(row, _recipient_by_id(connection, row["recipient_id"]))
+        data = transfer_body(row, recipients.recipient_by_id(connection, row["recipient_id"]))
     return success("Transfer retrieved", data)
 
 
@@ -153,23 +118,33 @@ def fetch(id_or_code: str) -> Response:
         ).fetchone()
         if row is None:
             raise GatewayFailure(404, "Transfer not found", code="transfer_not_found")
-        data = transfer_body(row, _recipient_by_id(connection, row["recipient_id"]))
+        data = transfer_body(row, recipients.recipient_by_id(connection, row["recipient_id"]))
     return success("Transfer retrieved", data)
 
 
 @routes.get("/transfer")
 def list_transfers() -> Response:
-    """List transfers, newest first, optionally of a single ``status``."""
+    """List transfers, newest first, optionally of a ``status``, ``recipient`` or ``amount``."""
     page = Page(request.args)
-    status = fields.choice(request.args, "status", allowed=STATUSES) if "status" in request.args else None
+    status = chosen(request.args, "status")
+    if status is not None:
+        fields.choice(request.args, "status", allowed=STATUSES)
     query = (
         "SELECT * FROM transfers WHERE created_at BETWEEN :since AND :until"
-        " AND (:status IS NULL OR status = :status)"
+        " AND (:status IS NULL OR status = :status) AND (:amount IS NULL OR amount = :amount)"
+        f" AND (:recipient IS NULL OR recipient_id IN (SELECT id FROM recipients WHERE {recipients.IS_NAMED}))"
     )
+    parameters = {
+        "status": status,
+        "amount": number(request.args, "amount", maximum=MAXIMUM_AMOUNT_MINOR),
+        "recipient": chosen(request.args, "recipient"),
+    }
     with current_gateway().store.transaction() as connection:
-        rows, total = page.rows(connection, query=query, parameters={"status": status})
-        data = [transfer_body(row, _recipient_by_id(connection, row["recipient_id"])) for row in rows]
-    return success("Transfers retrieved", data, meta=page.meta(total))
+        rows, meta = page.rows(connection, query=query, parameters=parameters)
+        data = [
+            transfer_body(row, recipients.recipient_by_id(connection, row["recipient_id"])) for row in rows
+        ]
+    return success("Transfers retrieved", data, meta=meta)
 
 
 def finish_due(connection: sqlite3.Connection, *, now: datetime) -> None:
@@ -196,7 +171,7 @@ def finish_due(connection: sqlite3.Connection, *, now: datetime) -> None:
             connection,
             event=f"transfer.{row['status']}",
             reference=row["reference"],
-            data=transfer_body(row, _recipient_by_id(connection, row["recipient_id"])),
+            data=transfer_body(row, recipients.recipient_by_id(connection, row["recipient_id"])),
             now=now,
         )
 
@@ -266,11 +241,6 @@ def _find(connection: sqlite3.Connection, reference: str) -> sqlite3.Row | None:
     return row
 
 
-def _recipient_by_id(connection: sqlite3.Connection, recipient_id: int) -> sqlite3.Row:
-    row: sqlite3.Row = connection.execute("SELECT * FROM recipients WHERE id = ?", (recipient_id,)).fetchone()
-    return row
-
-
 def _recipient_of(connection: sqlite3.Connection, body: Mapping[str, object]) -> sqlite3.Row:
     code = body.get("recipient")
     row: sqlite3.Row | None = None
@@ -289,7 +259,12 @@ def _recipient_of(connection: sqlite3.Connection, body: Mapping[str, object]) ->
 
 def _amount_of(body: Mapping[str, object]) -> int:
     return fields.integer(
-        body, "amount", minimum=1, maximum=MAXIMUM_AMOUNT_MINOR, message="Transfer amount is invalid"
+        body,
+        "amount",
+        minimum=1,
+        maximum=MAXIMUM_AMOUNT_MINOR,
+        message="Transfer amount is invalid",
+        accepts_text=True,
     )
 
 
