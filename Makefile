@@ -20,6 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+CLIENTS := tests/contract/node_clients/node_modules/.package-lock.json
 UV := VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv
 
 .PHONY: help
@@ -39,7 +40,7 @@ demo: $(INSTALLED) ## Play a purchase, from browsing to the release of the money
 	@$(BIN)/python -m sandbox.demo
 
 .PHONY: test
-test: $(INSTALLED) ## Run all tests (the tests start the servers that they need)
+test: $(INSTALLED) $(if $(shell command -v npm),$(CLIENTS)) ## Run all tests (the tests start the servers that they need)
 	@# Run modules in the order of tests/conftest.py, not by their number of tests.
 	@$(BIN)/pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
@@ -93,9 +94,12 @@ lock: $(INSTALLED) ## Update the lock files from setup.cfg (ARGS=--upgrade for t
 		--extra embedded --extra development setup.cfg -c requirements/production.txt \
 		-o requirements/development.txt
 
+.PHONY: clients
+clients: $(CLIENTS) ## Install the gateway's client libraries for Node.js, which some tests run (needs npm)
+
 .PHONY: clean
 clean: ## Delete the virtual environment and all caches, but not the stack's state
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build *.egg-info
+	rm -rf .venv tests/contract/node_clients/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip installs uv, and uv installs the other packages much faster. Both check hashes.
@@ -115,3 +119,8 @@ $(INSTALLED): requirements/bootstrap.txt requirements/development.txt setup.cfg 
 	@# The compat mode adds the project's path, so that new packages and type checkers need no reinstallation.
 	@$(UV) pip install --quiet --no-deps --no-build-isolation --config-setting editable_mode=compat -e .
 	@touch $@
+
+# Without the network, the tests that need these packages are skipped, and fail in a CI.
+$(CLIENTS): tests/contract/node_clients/package-lock.json
+	@cd tests/contract/node_clients && npm ci --silent --no-audit --no-fund --ignore-scripts && \
+		touch node_modules/.package-lock.json || echo "Could not install the packages of $(<D)" >&2
