@@ -11,6 +11,8 @@ from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
+from flask import Flask
+
 from blueprints.areas import contracts
 from blueprints.http.contract import Contract, Idempotency, RateLimitTier, RouteLimit, SharedLimit
 from blueprints.http.documentation import error_meaning, error_status
@@ -25,6 +27,7 @@ from marketplace.payments import states as payment_states
 from marketplace.payouts import states as payout_states
 from marketplace.payouts.batches.detail import RISK_FLAGS
 from marketplace.proposals import states as proposal_states
+from sandbox.providers.gateway.app import register_routes
 from tasks.all_tasks import PERIODIC_TASKS
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -130,6 +133,22 @@ def _routes() -> str:
     )
 
 
+def _sandbox_gateway_endpoints(*, controls: bool) -> str:
+    """Describe the sandbox gateway's endpoints: the real gateway's, or the sandbox's own controls."""
+    app = Flask("documentation", static_folder=None)
+    register_routes(app)
+    rows = []
+    for rule in app.url_map.iter_rules():
+        if (rule.endpoint.partition(".")[0] in ("controls", "payment_page")) == controls:
+            purpose = (app.view_functions[rule.endpoint].__doc__ or "").partition("\n")[0]
+            path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule)
+            methods = sorted((rule.methods or set()) - {"HEAD", "OPTIONS"})
+            rows += [(path, method, purpose) for method in methods]
+    return _table(
+        ("Endpoint", "Purpose"), [(f"`{method} {path}`", purpose) for path, method, purpose in sorted(rows)]
+    )
+
+
 def _path(contract: Contract) -> str:
     return re.sub(r"<(?:\w+:)?(\w+)>", lambda found: f":{camel_case(found[1])}", contract.path)
 
@@ -162,6 +181,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "errors": _errors,
     "reasons": _reasons,
     "routes": _routes,
+    "sandbox-gateway-endpoints": lambda: _sandbox_gateway_endpoints(controls=False),
+    "sandbox-gateway-controls": lambda: _sandbox_gateway_endpoints(controls=True),
 }
 
 

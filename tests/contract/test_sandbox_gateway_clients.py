@@ -1,10 +1,13 @@
 """The sandbox gateway tolerates the request formats of the gateway's client libraries, and filters lists."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sandbox.providers.gateway.answers import GatewayFailure
+from sandbox.providers.gateway.banks import BANKS, UNKNOWN_ACCOUNT_PREFIX, account_holder
 from tests.contract.sandbox_client import VENDOR_ACCOUNT, Client
 
 
@@ -274,3 +277,17 @@ def test_banks_are_filtered_by_country(gateway: Client) -> None:
     assert gateway.ok("GET", "/bank?country=Nigeria&currency=NGN&use_cursor=False") == everything
     assert gateway.ok("GET", "/bank?country=ghana") == []
     assert gateway.ok("GET", "/bank?country=ghana&use_cursor=true") == []
+
+
+@pytest.mark.parametrize("number", ["0010000000", "0100000000", "0123456789", "1000000000", "9999999999"])
+def test_account_number_of_ten_digits_resolves_at_each_bank(number: str) -> None:
+    for _, code in BANKS:
+        assert account_holder(number, code)
+
+
+def test_documented_account_numbers_are_refused() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "sandbox-gateway.md").read_text(encoding="utf-8")
+    assert f"A number that starts with `{UNKNOWN_ACCOUNT_PREFIX}` is refused with status 422" in page
+    with pytest.raises(GatewayFailure) as refused:
+        account_holder(f"{UNKNOWN_ACCOUNT_PREFIX}1234567", "058")
+    assert refused.value.status == 422

@@ -1,5 +1,6 @@
 """Documentation agrees with the code."""
 
+import json
 import re
 import runpy
 from collections.abc import Iterator
@@ -112,6 +113,16 @@ def test_every_page_is_listed_in_the_index() -> None:
     folder = PROJECT / "docs"
     listed = set(LINK.findall((folder / "README.md").read_text(encoding="utf-8")))
     assert {path.name for path in folder.glob("*.md")} - {"README.md"} <= listed
+
+
+def test_tried_gateway_clients_are_documented_with_their_versions() -> None:
+    page = (PROJECT / "docs" / "sandbox-gateway.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"^\| `(\S+)` \([^)]+\) \| (\S+) \|", page, re.MULTILINE))
+    locked = (PROJECT / "requirements" / "development.txt").read_text(encoding="utf-8")
+    python = set(re.findall(r"^((?:py)?paystack\S*)==(\S+)", locked, re.MULTILINE))
+    manifest = PROJECT / "tests" / "contract" / "node_clients" / "package.json"
+    node = set(json.loads(manifest.read_text(encoding="utf-8"))["dependencies"].items())
+    assert documented == python | node
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)

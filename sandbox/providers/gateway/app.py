@@ -80,6 +80,12 @@ def create_app(gateway: Gateway) -> Flask:
         """Describe the service."""
         return jsonify({"status": True, "message": "The sandbox payment gateway", "data": None})
 
+    register_routes(app)
+    return app
+
+
+def register_routes(app: Flask) -> None:
+    """Add the routes of all parts of the gateway."""
     for part in (
         transactions,
         transfers,
@@ -92,4 +98,3 @@ def create_app(gateway: Gateway) -> Flask:
         payment_page,
     ):
         app.register_blueprint(part.routes)
-    return app
