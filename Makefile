@@ -94,8 +94,8 @@ lock: $(INSTALLED) ## Update the lock files from setup.cfg (ARGS=--upgrade for t
 		--extra embedded --extra development setup.cfg -c requirements/production.txt \
 		-o requirements/development.txt
 
-.PHONY: clients
-clients: $(CLIENTS) ## Install the gateway's client libraries for Node.js, which some tests run (needs npm)
+.PHONY: gateway-clients
+gateway-clients: $(CLIENTS) ## Install the gateway's client libraries for Node.js, which some tests run (needs npm)
 
 .PHONY: clean
 clean: ## Delete the virtual environment and all caches, but not the stack's state

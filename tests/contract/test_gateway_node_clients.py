@@ -30,7 +30,7 @@ IS_INSTALLED = NODE is not None and (FOLDER / "node_modules").is_dir()
 # A machine without Node.js skips these tests. A CI that cannot run them must not pass.
 pytestmark = pytest.mark.skipif(
     not IS_INSTALLED and not (NODE and os.environ.get("CI")),
-    reason="Node.js or its packages are missing; with Node.js and npm: make clients",
+    reason="Node.js or its packages are missing; with Node.js and npm: make gateway-clients",
 )
 
 NOW = datetime.now(UTC)
@@ -48,7 +48,7 @@ class NodeClient:
     """A client library in a process of Node.js."""
 
     def __init__(self, library: str, gateway: Client) -> None:
-        assert IS_INSTALLED, "the packages are missing; run make clients"
+        assert IS_INSTALLED, "the packages are missing; run make gateway-clients"
         self._process = subprocess.Popen(
             [str(NODE), str(FOLDER / "driver.cjs"), library, gateway.url, SECRET_KEY],
             stdin=subprocess.PIPE,
