@@ -223,7 +223,7 @@ def _recipient(transfers: TransferGateway) -> str:
 def _post(session: Session, stores: list[UUID]) -> None:
     movements = [
         NewTransaction(
-            "deposit",
+            "reward",
             f"bench:{store}",
             "Owed",
             [

@@ -4,3 +4,16 @@ MANAGE_FINANCES = "canManageFinances"
 MANAGE_ORDERS = "canManageOrders"
 MANAGE_PLATFORM = "canManagePlatform"
 MANAGE_PRODUCTS = "canManageProducts"
+# Areas that are still to come use the others.
+ALL = (
+    MANAGE_FINANCES,
+    MANAGE_ORDERS,
+    MANAGE_PLATFORM,
+    MANAGE_PRODUCTS,
+    "canManageCompliance",
+    "canManageDisputes",
+    "canManageSupport",
+    "canManageUsers",
+    "canManageVendors",
+    "canViewAudit",
+)

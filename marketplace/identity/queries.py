@@ -14,6 +14,9 @@ from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.platform.models import Campus
 
+ROLES = ("buyer", "vendor", "staff")
+ACCOUNT_STATUSES = ("active", "restricted", "suspended")
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:

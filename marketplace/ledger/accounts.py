@@ -2,10 +2,41 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 from uuid import UUID, uuid5
 
 Side = Literal["debit", "credit"]
+# The kinds of transactions, as statements show them.
+TransactionKind = Literal[
+    "accepted_difference",
+    "chargeback",
+    "clawback_collected",
+    "debt_collected",
+    "gateway_fees",
+    "held_payment",
+    "opening",
+    "payment",
+    "payout",
+    "payout_cancelled",
+    "payout_returned",
+    "payout_reversed",
+    "payout_sent_after_all",
+    "payout_staged",
+    "quarantine",
+    "refund",
+    "refund_credit",
+    "refund_returned",
+    "refund_sent",
+    "refund_sent_twice",
+    "refund_sent_twice_returned",
+    "release",
+    "reward",
+    "settlement",
+    "top_up",
+    "wallet_payment",
+    "wallet_return",
+]
+TRANSACTION_KINDS: tuple[TransactionKind, ...] = get_args(TransactionKind)
 
 # The account id is derived from the account name, so posting needs no look-up.
 _NAMESPACE = UUID("5f0c2a44-5d0f-4b0e-9a51-6c1d7e8f9a10")

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Prepared, Statement
 from marketplace.kernel.errors import ConflictError
-from marketplace.ledger.accounts import GATEWAY_CLEARING, OWNED_KINDS, Account, Side
+from marketplace.ledger.accounts import GATEWAY_CLEARING, OWNED_KINDS, Account, Side, TransactionKind
 from marketplace.ledger.models import LedgerAccount
 
 
@@ -29,7 +29,7 @@ class Posting:
 class NewTransaction:
     """A transaction to be posted by ``post_transactions``."""
 
-    kind: str
+    kind: TransactionKind
     source: str
     description: str
     postings: Sequence[Posting]
@@ -128,7 +128,7 @@ _INSERT_TRANSACTION_OF_ONE_OWNER = Prepared(
 def post_transaction(
     session: Session,
     *,
-    kind: str,
+    kind: TransactionKind,
     source: str,
     description: str,
     postings: Sequence[Posting],
@@ -188,7 +188,7 @@ def post_transaction(
 def post_gateway_movement(
     session: Session,
     *,
-    kind: str,
+    kind: TransactionKind,
     source: str,
     description: str,
     amount_minor: int,

@@ -49,6 +49,11 @@ ORDER = StateMachine(
         Transition(RULE_FOR_VENDOR, (DISPUTED,), DELIVERED),
     ),
 )
+# The triggers of an order's events. Placing, partial refunds and clawbacks are no transitions.
+PLACE, REFUND_PART, CLAWBACK = "place", "refund-part", "clawback"
+TRIGGERS = (PLACE, *dict.fromkeys(step.trigger for step in ORDER.transitions), REFUND_PART, CLAWBACK)
+# The actions that an order may offer its buyer or vendor.
+ACTIONS = tuple(dict.fromkeys(step.trigger for step in ORDER.transitions if step.actors))
 
 ESCROW = StateMachine(
     name="escrow",

@@ -64,9 +64,12 @@ class LockedOrder(OrderColumns):
         )
 
 
+ACTOR_ROLES = ("buyer", "vendor", "staff", "gateway", "system")
+
+
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The actor of a transition: a role (buyer, vendor, staff, gateway, system), and the id of a person."""
+    """The actor of a transition: a role, one of ``ACTOR_ROLES``, and the id of a person."""
 
     role: str
     id: UUID | None = None
@@ -234,7 +237,7 @@ def record_escrow_refund(
         session,
         order,
         order.status,
-        "refund-part",
+        states.REFUND_PART,
         actor=actor,
         now=now,
         note=note,
@@ -254,7 +257,7 @@ def record_clawback(
         session,
         order,
         order.status,
-        "clawback",
+        states.CLAWBACK,
         actor=actor,
         now=now,
         note=note,

@@ -1,6 +1,7 @@
 """State machines of payment intents and refunds."""
 
 from marketplace.kernel.states import StateMachine, Transition
+from marketplace.providers.gateway import payloads
 
 INITIALIZED = "initialized"
 PENDING = "pending"
@@ -21,6 +22,15 @@ INTENT = StateMachine(
         Transition("quarantine", (INITIALIZED, PENDING, FAILED, ABANDONED, QUARANTINED), QUARANTINED),
     ),
 )
+
+# The channel of a payment: a payment method of the gateway, or the wallet.
+CHANNELS = (*payloads.CHANNELS, "wallet")
+
+# Refunds change the payment status of an order that was paid.
+REFUND_PENDING = "refund_pending"
+REFUNDED = "refunded"
+PARTIALLY_REFUNDED = "partially_refunded"
+PAYMENT_STATUSES = (*sorted(INTENT.states), REFUND_PENDING, REFUNDED, PARTIALLY_REFUNDED)
 
 SUBMITTED = "submitted"
 PROCESSED = "processed"

@@ -8,6 +8,7 @@ payouts. Concurrent reservations can therefore neither reserve the same amount n
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from sqlalchemy import text, update
@@ -26,8 +27,8 @@ from marketplace.payments.chargebacks.losses import CHARGEBACK
 from marketplace.payouts import states, texts
 from marketplace.payouts.models import PayoutTransferIntent
 
-STAGED = "payout_staged"
-SENT_AFTER_ALL = "payout_sent_after_all"
+STAGED: Final = "payout_staged"
+SENT_AFTER_ALL: Final = "payout_sent_after_all"
 
 BELOW_MINIMUM = "below_minimum"
 ALREADY_PENDING = "waiting"
@@ -318,7 +319,7 @@ def _build_collection_movements(session: Session, collected: dict[Payee, int]) -
 
 
 def _build_reservation_movement(
-    payout: Reservation, kind: str, description: str, *, reserving: bool
+    payout: Reservation, kind: accounts.TransactionKind, description: str, *, reserving: bool
 ) -> NewTransaction:
     """Build the transaction that moves a payout's amount out of the payee's balance, or back."""
     return NewTransaction(

@@ -14,6 +14,7 @@ Each posting up to that time already has its movement at the gateway. In normal 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from sqlalchemy import BigInteger, func, select, text
@@ -24,7 +25,7 @@ from marketplace.ledger import accounts
 from marketplace.reconciliation.models import ReconciliationDifference
 
 # The ledger source of an accepted difference is the item's name followed by `` #`` and the exception's id.
-ADJUSTMENT_KIND = "accepted_difference"
+ADJUSTMENT_KIND: Final = "accepted_difference"
 _PAGE_SIZE = 500
 
 

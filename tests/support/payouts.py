@@ -108,7 +108,7 @@ def credit_balance(session: Session, payee: Payee, amount_minor: int, *, now: da
     """Increase a payee's payable balance, as a released order would."""
     post_transaction(
         session,
-        kind="deposit",
+        kind="reward",
         source=f"test:{uuid4()}",
         description="Deposit",
         postings=[
@@ -120,7 +120,7 @@ def credit_balance(session: Session, payee: Payee, amount_minor: int, *, now: da
 
 
 def record_vendor_debt(
-    session: Session, payee: Payee, amount_minor: int, *, kind: str = "clawback", now: datetime = NOW
+    session: Session, payee: Payee, amount_minor: int, *, kind: str = "refund", now: datetime = NOW
 ) -> None:
     """Create a vendor debt, by default as a refund after release would."""
     assert payee.store_id is not None

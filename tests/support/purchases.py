@@ -220,7 +220,7 @@ def fill_wallet(session: Session, user_id: UUID, amount_minor: int) -> None:
     """Credit a user's wallet."""
     post_transaction(
         session,
-        kind="deposit",
+        kind="reward",
         source=f"test:{uuid4()}",
         description="Deposit",
         postings=[

@@ -11,6 +11,7 @@ The loss is allocated in this sequence:
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from sqlalchemy import text
@@ -27,7 +28,7 @@ from marketplace.payments.models import GatewayCharge, Refund
 from marketplace.payments.refunds import buyer_accounts, notifications
 from marketplace.payments.refunds.admin_refund import allocate_clawback
 
-CHARGEBACK = "chargeback"
+CHARGEBACK: Final = "chargeback"
 
 # Prefixes of the causes of refunds that return an order's own money.
 _ORDER_REFUND_CAUSES = ["order", "clawback", "accepted"]

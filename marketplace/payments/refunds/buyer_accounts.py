@@ -7,6 +7,7 @@ deducted.
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from sqlalchemy import select, text
@@ -24,8 +25,8 @@ from marketplace.payments.models import Refund
 from marketplace.payments.refunds import alerts, create, notifications
 from marketplace.providers.gateway.payloads import GatewayRefund
 
-_DUPLICATE_REFUND_KIND = "refund_sent_twice"
-_DUPLICATE_RETURNED_KIND = "refund_sent_twice_returned"
+_DUPLICATE_REFUND_KIND: Final = "refund_sent_twice"
+_DUPLICATE_RETURNED_KIND: Final = "refund_sent_twice_returned"
 _BATCH = 500
 
 

@@ -350,6 +350,6 @@ def _payment_status(order: OrderRow, refunds: list[OrderRefund]) -> str | None:
     if not counted or not (was_paid or is_full or any(not refund.from_charge for refund in counted)):
         return order.payment_status
     if any(refund.status not in (states.PROCESSED, states.CREDITED) for refund in counted):
-        return "refund_pending"
+        return states.REFUND_PENDING
     # Every quarantined or accepted payment of an unpaid order is returned in full.
-    return "refunded" if is_full or not was_paid else "partially_refunded"
+    return states.REFUNDED if is_full or not was_paid else states.PARTIALLY_REFUNDED

@@ -259,7 +259,7 @@ def apply_gateway_status(session: Session, *, refund_id: UUID, reported: Gateway
 
 
 def _post_sent_or_returned(
-    session: Session, refund: Refund, kind: str, description: str, *, now: datetime
+    session: Session, refund: Refund, kind: accounts.TransactionKind, description: str, *, now: datetime
 ) -> None:
     """Post a refund as sent or returned. Each can happen several times to the same refund."""
     debited, credited = accounts.REFUNDS_IN_TRANSIT, accounts.GATEWAY_CLEARING

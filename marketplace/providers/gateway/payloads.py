@@ -22,6 +22,8 @@ from marketplace.providers.gateway.fields import (
     require_time,
 )
 
+# The gateway's payment methods. A method that is not in this list is reported as unknown.
+CHANNELS = ("card", "bank", "bank_transfer", "ussd", "qr", "mobile_money", "eft", "unknown")
 # Declined: the merchant rejected the claim and the bank agreed. Accepted: the bank returned the money.
 DISPUTE_WON = "declined"
 DISPUTE_LOST = "merchant-accepted"
@@ -72,7 +74,7 @@ class Charge:
             amount_minor=require_amount(data.get("amount"), "amount"),
             fees_minor=0 if data.get("fees") is None else require_amount(data["fees"], "fees"),
             currency=require_field(data, "currency", str),
-            channel=data["channel"] if isinstance(data.get("channel"), str) else "unknown",
+            channel=data["channel"] if data.get("channel") in CHANNELS else "unknown",
             # An implausible time must not make the payment fail.
             paid_at=paid_at if paid_at and 2000 <= paid_at.year <= 2999 else None,
         )

@@ -278,7 +278,7 @@ def test_requested_withdrawal_waits_while_the_payee_is_on_hold(session: Session)
 
 def test_debts_are_collected_oldest_first_and_named_in_the_description(session: Session) -> None:
     payee = make_payee(session, owed_minor=0)
-    for number, kind in enumerate(("clawback", "chargeback", "payout_sent_after_all")):
+    for number, kind in enumerate(("refund", "chargeback", "payout_sent_after_all")):
         record_vendor_debt(session, payee, 10_000, kind=kind, now=later(minutes=number))
     refunded, taken_back, sent = (
         "Deducted for an order that was refunded after its release.",
