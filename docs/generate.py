@@ -14,9 +14,9 @@ from typing import Any
 from flask import Flask
 
 from blueprints.areas import contracts
-from blueprints.http.contract import Contract, Idempotency, RateLimitTier, RouteLimit, SharedLimit
-from blueprints.http.documentation import error_meaning, error_status
-from blueprints.http.fields import camel_case
+from blueprints.http.contract import Contract, Idempotency
+from blueprints.http.documentation.operations import documented_limit, documented_path
+from blueprints.http.documentation.responses import error_meaning, error_status
 from marketplace.alerts.kinds import ALERT_KINDS
 from marketplace.catalog import states as catalog_states
 from marketplace.infra.settings import Settings, variable_name
@@ -107,7 +107,7 @@ def _errors() -> str:
 
 
 def _reasons() -> str:
-    errors = {error for contract in contracts() for error in contract.errors}
+    errors = {error for contract in contracts() for error in contract.errors if error.reason}
     return _table(
         ("Reason", "Code", "Status", "Meaning"),
         (
@@ -124,7 +124,7 @@ def _routes() -> str:
             (
                 f"`{contract.method} {_path(contract)}`",
                 contract.access.name,
-                _limit(contract),
+                documented_limit(contract),
                 f"{contract.cache_seconds} s" if contract.cache_seconds else "",
                 "" if contract.idempotency is Idempotency.NONE else contract.idempotency.value,
             )
@@ -150,16 +150,7 @@ def _sandbox_gateway_endpoints(*, controls: bool) -> str:
 
 
 def _path(contract: Contract) -> str:
-    return re.sub(r"<(?:\w+:)?(\w+)>", lambda found: f":{camel_case(found[1])}", contract.path)
-
-
-def _limit(contract: Contract) -> str:
-    if isinstance(contract.limit, RouteLimit):
-        return contract.limit.quota
-    if contract.limit is SharedLimit.MERCHANT_TIER:
-        return f"merchant tier, {RateLimitTier.MERCHANT.value}"
-    tier: str = contract.limit.value
-    return tier
+    return documented_path(contract).replace("{", ":").replace("}", "")
 
 
 PARTS: dict[str, Callable[[], str]] = {

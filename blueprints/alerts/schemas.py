@@ -36,7 +36,9 @@ class AlertQuery(CursorQuery):
 class AlertView(Identified):
     """An alert. Repeats about the same subject count up `occurrences` while the alert is open."""
 
-    identifier = fields.String(required=True, metadata=doc("Kind of the alert.", "PAYMENT_STALLED"))
+    identifier = Choice(
+        *kinds.ALERT_KINDS, required=True, metadata=doc("Kind of the alert.", "PAYMENT_STALLED")
+    )
     severity = Choice(
         *kinds.SEVERITIES,
         required=True,

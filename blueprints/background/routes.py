@@ -12,7 +12,7 @@ area = ContractBlueprint("background", "/api/admin", "Queues and periodic tasks"
 
 
 @area.get("/queues", auth=STAFF_AAL2, limit=SharedLimit.CALLER_TIER, reply=QueueStatistics)
-def show_queues(ctx: Context) -> dict[str, Any]:
+def get_queue_statistics(ctx: Context) -> dict[str, Any]:
     """Show the waiting, active, failed and completed work of each queue."""
     queue_stats, workers = queues.fetch_complete_queue_report(ctx.session, ctx.services.cache, now=ctx.now)
     return {
@@ -23,6 +23,6 @@ def show_queues(ctx: Context) -> dict[str, Any]:
 
 
 @area.get("/periodic", auth=STAFF_AAL2, limit=SharedLimit.CALLER_TIER, reply=PeriodicTaskView(many=True))
-def list_periodic(ctx: Context) -> Sequence[PeriodicTaskState]:
+def list_periodic_tasks(ctx: Context) -> Sequence[PeriodicTaskState]:
     """List the periodic tasks with next run and last result."""
     return schedule.list_tasks(ctx.session)

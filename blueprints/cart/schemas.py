@@ -6,6 +6,7 @@ from blueprints.http.field_docs import doc
 from blueprints.http.fields import Choice, MinorAmount, Schema, StoreName, StrictInteger, Timestamp, Uuid
 from marketplace.cart.operations import MAX_LINES, MAX_QUANTITY
 from marketplace.cart.queries import PROBLEMS
+from marketplace.catalog.moderation import rules
 
 
 class RequestedCartItem(Schema):
@@ -46,7 +47,7 @@ class CartLineView(Schema):
     product_id = Uuid(required=True)
     title = fields.String(required=True)
     image_url = fields.String(required=True, allow_none=True)
-    condition = fields.String(required=True)
+    condition = Choice(*rules.CONDITIONS, required=True)
     unit_price_minor = MinorAmount(
         required=True,
         metadata={"description": "The flash sale's price if a running sale has enough units for the line."},

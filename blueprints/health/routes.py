@@ -20,7 +20,7 @@ area = ContractBlueprint("health", "/health", "Health probes")
     # Answers although all sync workers are busy.
     group=ProcessGroup.WAITING,
 )
-def live(_ctx: Context) -> Response:
+def check_liveness(_ctx: Context) -> Response:
     """Confirm that the process is alive, without checking dependencies."""
     return Response(b'{"status":"live"}', content_type=JSON_TYPE)
 
@@ -33,8 +33,9 @@ def live(_ctx: Context) -> Response:
     enveloped=False,
     phased=True,
     group=ProcessGroup.API,
+    further_statuses=(503,),
 )
-def ready(ctx: Context) -> Response:
+def check_readiness(ctx: Context) -> Response:
     """Check that the service is ready: the database and the cache answer."""
     checks = queries.check_readiness(ctx.services.database, ctx.services.cache)
     is_ready = all(checks.values())

@@ -75,7 +75,7 @@ def build_app(services: Services, areas: Sequence[ContractBlueprint]) -> Applica
     context.register(app, services)
     headers.register(app, services.settings)
     cors.register(app, services.settings)
-    documentation.register(app, areas)
+    documentation.register(app, areas, base_url=services.settings.public_base_url)
     problems.register(app)
     for area in areas:
         app.register_blueprint(area)

@@ -7,6 +7,7 @@ from marshmallow import Schema
 
 from blueprints.http import texts
 from blueprints.http.envelope import MetaSchema
+from blueprints.http.fields import camel_case
 from marketplace.idempotency.operations import (
     IdempotencyKeyReusedError,
     RequestInProgressError,
@@ -53,12 +54,13 @@ class Access:
 
     @property
     def errors(self) -> tuple[type[MarketplaceError], ...]:
-        """The errors with a reason that ``ensure_allowed`` can raise."""
+        """The errors that ``ensure_allowed`` can raise."""
         checks_account = self.token in (TokenPolicy.CHECKED_IF_GIVEN, TokenPolicy.REQUIRED)
         return (
             *((AccountNotActiveError,) if checks_account and not self.open_to_restricted else ()),
             *((RoleRequiredError,) if self.roles else ()),
             *((PermissionRequiredError,) if self.permission else ()),
+            *((StepUpRequiredError,) if self.aal2 else ()),
             *(self.for_staff.errors if self.for_staff else ()),
         )
 
@@ -177,7 +179,8 @@ class Contract:
 
     ``choices`` lists path segments that accept only certain words, with those words.
     ``wait_seconds`` is the longest wait for a statement of the database.
-    ``raises`` lists the domain's errors with a reason. ``errors`` adds the errors of the edge.
+    ``raises`` lists the domain's errors with a reason, and errors that the contract's other terms do not imply.
+    ``errors`` adds the errors of the edge that have a reason. ``further_statuses`` have the same reply as ``status``.
     """
 
     name: str
@@ -204,6 +207,7 @@ class Contract:
     group: ProcessGroup
     raises: tuple[type[MarketplaceError], ...]
     wait_seconds: float | None = None
+    further_statuses: tuple[int, ...] = ()
 
     @property
     def declared_wait_seconds(self) -> float | None:
@@ -216,8 +220,13 @@ class Contract:
         return self.wait_seconds
 
     @property
+    def operation_id(self) -> str:
+        """The operation's name in generated clients: the view's name in camelCase."""
+        return camel_case(self.name.rpartition(".")[2])
+
+    @property
     def errors(self) -> tuple[type[MarketplaceError], ...]:
-        """All errors with a reason that the route can return, without duplicates."""
+        """The declared errors and the edge's errors with a reason, without duplicates."""
         has_key = self.idempotency is not Idempotency.NONE
         errors = [
             *self.access.errors,

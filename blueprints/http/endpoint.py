@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partialmethod
 from typing import Any
 
-from flask import Blueprint as FlaskBlueprint, Flask, Response
-from flask_smorest import Api, Blueprint
+from flask import Blueprint as FlaskBlueprint, Response
+from flask_smorest import Blueprint
 from marshmallow import Schema
 
 from blueprints.http import auth, caching, idempotency, limits, paging, request_parsing, uploads
@@ -26,8 +26,7 @@ from blueprints.http.contract import (
     SharedLimit,
     Upload,
 )
-from blueprints.http.documentation import describe_refusals
-from blueprints.http.envelope import JSON_TYPE, MetaSchema, dump_json, dump_members, envelope, envelope_schema
+from blueprints.http.envelope import JSON_TYPE, MetaSchema, dump_json, dump_members, envelope
 from blueprints.http.reply_renderer import compile_renderer
 from marketplace.idempotency import operations as keys
 from marketplace.idempotency.operations import KeyLease, StoredResponse
@@ -185,27 +184,12 @@ class Endpoint:
 
 
 class ContractBlueprint(Blueprint):  # type: ignore[misc]
-    """A blueprint of routes under contract. The contracts also describe the routes in OpenAPI."""
+    """A blueprint of routes under contract. ``documentation`` describes contracts and views in OpenAPI."""
 
     def __init__(self, name: str, prefix: str, description: str) -> None:
         super().__init__(name, name, url_prefix=prefix, description=description)
         self.contracts: list[Contract] = []
-        self._views: list[View] = []
-
-    def describe(self, api: Api, app: Flask) -> None:
-        """Add the routes to an OpenAPI document.
-
-        Most processes never serve the document, so routes are described on demand, not when they are declared.
-        """
-        for contract, view in zip(self.contracts, self._views, strict=True):
-            described = self._describe_view(contract, view)
-            parameters = [
-                {"in": "path", "name": segment, "schema": {"type": "string", "enum": list(words)}}
-                for segment, words in contract.choices
-            ]
-            self._store_endpoint_docs(view.__name__, described, parameters, None, methods=[contract.method])
-        self.register_views_in_doc(api, app, api.spec, name=self.name, parameters=None)
-        api.spec.tag({"name": self.name, "description": self.description})
+        self.views: list[View] = []
 
     def route_under_contract(
         self,
@@ -233,6 +217,7 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
         group: ProcessGroup | None = None,
         raises: tuple[type[MarketplaceError], ...] = (),
         wait_seconds: float | None = None,
+        further_statuses: tuple[int, ...] = (),
     ) -> Callable[[View], View]:
         """Declare a route by its contract. ``auth`` and ``limit`` have no defaults.
 
@@ -256,8 +241,9 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
         :param pdf: the route can also answer ``application/pdf``
         :param plain: the route answers plain text instead of JSON
         :param group: processes that serve the route. By default the waiting group serves phased routes
-        :param raises: the domain's errors with a reason that the view can raise
+        :param raises: the domain's errors that the view can raise, except those that other terms imply
         :param wait_seconds: longest wait for a statement, if it differs from the limit of the kind of session
+        :param further_statuses: statuses, beside ``status``, that have the same reply
         """
 
         def decorate(view: View) -> View:
@@ -287,9 +273,10 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
                 group=group or (ProcessGroup.WAITING if phased else ProcessGroup.API),
                 raises=raises,
                 wait_seconds=wait_seconds,
+                further_statuses=further_statuses,
             )
             self.contracts.append(contract)
-            self._views.append(view)
+            self.views.append(view)
             # flask-smorest's own method would describe the route immediately.
             FlaskBlueprint.add_url_rule(self, rule, view.__name__, Endpoint(contract, view), methods=[method])
             return view
@@ -300,69 +287,6 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
     post = partialmethod(route_under_contract, "POST")
     put = partialmethod(route_under_contract, "PUT")
     delete = partialmethod(route_under_contract, "DELETE")
-
-    def _document_responses(self, contract: Contract, view: View) -> View:
-        described: View = view
-        if contract.reply is not None:
-            schema: Schema | type[Schema] = contract.reply
-            if contract.enveloped:
-                schema = envelope_schema(type(contract.reply), many=contract.reply.many, meta=contract.meta)
-            described = self.response(contract.status, schema)(described)
-        if contract.plain:
-            described = self.response(contract.status, {"type": "string"}, content_type="text/plain")(
-                described
-            )
-        files = {"text/csv": {"type": "string"}} if contract.csv else {}
-        if contract.pdf:
-            files["application/pdf"] = {"type": "string", "format": "binary"}
-        for content_type, file in files.items():
-            described = self.alt_response(
-                contract.status, schema=file, content_type=content_type, success=True
-            )(described)
-        return described
-
-    def _describe_view(self, contract: Contract, view: View) -> Any:
-        """Describe a route with flask-smorest's decorators. The resulting wrapper serves no requests."""
-        described = self._document_responses(contract, view)
-        if contract.query is not None:
-            described = self.arguments(contract.query, location="query")(described)
-        extra: dict[str, Any] = {"responses": describe_refusals(contract)}
-        if contract.body is not None:
-            described = self.arguments(contract.body, location="json")(described)
-            if isinstance(contract.body, request_parsing.AcceptsBareArray):
-                either = {"oneOf": [contract.body, contract.body.bare_array_schema]}
-                extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": either}}}
-        if contract.access.token.value == "required":
-            extra["security"] = [{"bearer": []}]
-        if contract.idempotency is not Idempotency.NONE:
-            extra["parameters"] = [
-                {
-                    "in": "header",
-                    "name": idempotency.IDEMPOTENCY_KEY_HEADER,
-                    "required": contract.idempotency is Idempotency.REQUIRED,
-                    "schema": {"type": "string", "format": "uuid"},
-                }
-            ]
-        if contract.upload is not None:
-            extra["requestBody"] = _multipart_request_body(contract.upload)
-        return self.doc(**extra)(described)
-
-
-def _multipart_request_body(upload: Upload) -> dict[str, Any]:
-    """Describe a file upload in OpenAPI."""
-    file = {
-        "type": "string",
-        "format": "binary",
-        "description": f"At most {upload.max_bytes // (1024 * 1024)} MB, of type {' or '.join(upload.accepts)}.",
-    }
-    schema = {
-        "type": "object",
-        "properties": {upload.field: file},
-        "required": [upload.field],
-        "additionalProperties": False,
-    }
-    # The part's encoding lists no content types, because the declared type of a part is ignored.
-    return {"required": True, "content": {"multipart/form-data": {"schema": schema}}}
 
 
 def _schema_instance(schema: type[Schema] | Schema | None) -> Schema | None:

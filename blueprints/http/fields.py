@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 import marshmallow
-from marshmallow import fields, validate, validates_schema
+from marshmallow import fields, post_load, pre_load, validate, validates_schema
 
 from blueprints.http.field_docs import doc
 from marketplace.kernel import demo_ids
@@ -29,7 +29,7 @@ _DIGITS = re.compile(r"-?[0-9]{1,18}")
 _CAPITAL = re.compile(r"[A-Z]")
 # Fields that the specification spells with underscores.
 _SPELLED_WITH_UNDERSCORES = frozenset({"total_amount"})
-_MAX_INT64 = 2**63 - 1
+MAX_INT64 = 2**63 - 1
 
 
 def camel_case(name: str) -> str:
@@ -41,6 +41,14 @@ def camel_case(name: str) -> str:
 def snake_case(name: str) -> str:
     """Write a camelCase name in snake_case."""
     return _CAPITAL.sub(lambda capital: f"_{capital.group().lower()}", name)
+
+
+def is_null_kept(field: fields.Field[Any]) -> bool:
+    """Return whether null is a field's value or fault. Otherwise null means that the field is left out.
+
+    Many clients send null for optional fields. If ``allow_none`` is set, null has a meaning of its own.
+    """
+    return field.required or bool(field.allow_none)
 
 
 class Schema(marshmallow.Schema):
@@ -57,6 +65,19 @@ class Schema(marshmallow.Schema):
         """Refuse unknown fields."""
 
         unknown = marshmallow.RAISE
+
+    @pre_load(pass_collection=True)
+    def leave_out_nulls(self, data: Any, *, many: bool, **_kwargs: Any) -> Any:
+        """Remove optional fields that are null, unless null has a meaning."""
+        if many:
+            return [self._without_nulls(item) for item in data] if isinstance(data, list) else data
+        return self._without_nulls(data)
+
+    def _without_nulls(self, data: Any) -> Any:
+        if not isinstance(data, dict) or None not in data.values():
+            return data
+        optional = {field.data_key for field in self.fields.values() if not is_null_kept(field)}
+        return {name: value for name, value in data.items() if value is not None or name not in optional}
 
     def on_bind_field(self, field_name: str, field_obj: fields.Field[Any]) -> None:
         """Set a field's name in JSON."""
@@ -146,7 +167,7 @@ BankCode = partial(
 class StrictInteger(fields.Integer):
     """An integer in JSON. Strings, booleans and decimals are refused."""
 
-    def __init__(self, *, minimum: int, maximum: int = _MAX_INT64, **kwargs: Any) -> None:
+    def __init__(self, *, minimum: int, maximum: int = MAX_INT64, **kwargs: Any) -> None:
         super().__init__(strict=True, validate=validate.Range(min=minimum, max=maximum), **kwargs)
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> int:
@@ -201,13 +222,17 @@ class Choice(fields.String):
         super().__init__(validate=validate.OneOf(words), **kwargs)
 
 
-def sort_choice(keys: Iterable[str], *, default: str) -> Choice:
+class SortKey(Choice):
+    """The sort key of a table."""
+
+
+def sort_choice(keys: Iterable[str], *, default: str) -> SortKey:
     """Build the field for a table's sort key. Sort keys have the names of the reply's fields.
 
     :param keys: sort keys of the table's query, in snake_case
     """
     names = {key: key if key in _SPELLED_WITH_UNDERSCORES else camel_case(key) for key in keys}
-    return Choice(*names.values(), load_default=names[default])
+    return SortKey(*names.values(), load_default=names[default])
 
 
 # An amount in kobo.
@@ -284,6 +309,40 @@ class Revised(Updated):
     """A resource with a revision."""
 
     revision = StrictInteger(minimum=1, required=True)
+
+
+class ClearList(UniqueList):
+    """The fields that a change empties, by their names in JSON. A dot leads to a field of a nested object."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__(
+            Choice(*names),
+            max_length=len(names),
+            metadata=doc(f"Names of optional fields to empty, such as `{names[0]}`.", []),
+        )
+
+
+class ClearableFields(Schema):
+    """A change that can empty optional fields, because null means that a field is left out.
+
+    A subclass declares the fields: ``clear = ClearList("phone", "policies.returns")``.
+    """
+
+    @post_load
+    def apply_clear(self, data: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
+        """Set the fields to clear to None.
+
+        :raises marshmallow.ValidationError: a field is both set and cleared
+        """
+        for path in data.pop("clear", ()):
+            *outer, name = map(snake_case, path.split("."))
+            target = data
+            for part in outer:
+                target = target.setdefault(part, {})
+            if name in target:
+                raise marshmallow.ValidationError(f"Do not send a value for {path} too.", "clear")
+            target[name] = None
+        return data
 
 
 class ExpectedRevision(Schema):
@@ -363,14 +422,14 @@ class DateRangeQuery(Schema):
 class AddressFields(Schema):
     """The fields of an address: location and directions."""
 
-    label = SingleLineText(max_length=60, allow_none=True)
+    label = SingleLineText(max_length=60)
     hostel = SingleLineText(max_length=120)
-    hall = SingleLineText(max_length=120, allow_none=True)
-    room_number = SingleLineText(max_length=40, allow_none=True)
-    latitude = Degrees(max_degrees=90, allow_none=True)
-    longitude = Degrees(max_degrees=180, allow_none=True)
-    instructions = Text(max_length=500, allow_none=True)
-    phone = Phone(allow_none=True)
+    hall = SingleLineText(max_length=120)
+    room_number = SingleLineText(max_length=40)
+    latitude = Degrees(max_degrees=90)
+    longitude = Degrees(max_degrees=180)
+    instructions = Text(max_length=500)
+    phone = Phone()
 
     @validates_schema
     def check_coordinates(self, data: dict[str, Any], **_kwargs: Any) -> None:

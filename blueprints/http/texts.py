@@ -21,21 +21,3 @@ METHOD_NOT_ALLOWED = "This resource does not support {method}. Use one of the me
 INTERNAL_ERROR = (
     "An unexpected error occurred and was reported. If it persists, contact support and quote correlationId."
 )
-
-# The OpenAPI document, in Markdown
-API_INTRODUCTION = """\
-The API of a campus marketplace with escrow.
-
-- **Authentication**: send `Authorization: Bearer <ACCESS_TOKEN>`.
-- **Money**: amounts are integers in kobo. Their field names end in `Minor`.
-- **Times**: ISO 8601 in UTC.
-- **Success**: a JSON envelope, `{success, data, meta}`.
-- **Errors**: `application/problem+json`. The page `/errors/<slug>` explains each `code`. `reason` distinguishes
-  refusals with the same code.
-- **Paging**: collections return `next_cursor` in `meta`. Send its value as `cursor` to get the next page.
-- **Idempotency**: where a route accepts `Idempotency-Key`, send a UUID of version 4. A repeated request with the
-  same key has no further effect and gets the first response.
-- **Examples**: reads and creations work as they stand on a fresh demo, with a token of the operation's
-  `x-demo-persona`. Other examples, such as PINs and steps that are possible once, are valid but can be refused.
-- **Versions**: every path under `/api` is also available under `/api/v1`.
-"""

@@ -39,6 +39,7 @@ from blueprints.orders.schemas import (
     VendorOrderCounts,
 )
 from marketplace.cart.operations import RequestedItem
+from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import Page, TablePage, TableRequest
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import InsufficientFundsError
@@ -59,7 +60,7 @@ from marketplace.orders.placing.place_order import (
     PriceChangedError,
     TooManyUnpaidOrdersError,
     WalletUse,
-    place_order,
+    place_order as place_one_order,
 )
 from marketplace.payments.intents.lifecycle import NotPayableError, check_out
 from marketplace.payments.money_trail.build import MoneyTrail, build_money_trail
@@ -99,9 +100,9 @@ _CSV_COLUMNS = (
     idempotent=Idempotency.OPTIONAL,
     raises=(*_PLACE_ERRORS, SeveralVendorsError),
 )  # fmt: skip
-def place(ctx: Context, body: dict[str, Any]) -> queries.OrderView:
+def place_order(ctx: Context, body: dict[str, Any]) -> queries.OrderView:
     """Place an order with a single vendor. The stock is reserved for 30 minutes."""
-    order_id = place_order(ctx.session, request=_parse_placement(ctx, body), now=ctx.now)
+    order_id = place_one_order(ctx.session, request=_parse_placement(ctx, body), now=ctx.now)
     return _order_view(ctx, order_id, with_pin=False)
 
 
@@ -110,7 +111,7 @@ def place(ctx: Context, body: dict[str, Any]) -> queries.OrderView:
     idempotent=Idempotency.REQUIRED,
     raises=(*_PLACE_ERRORS, IllegalTransitionError, NotPayableError),
 )  # fmt: skip
-def checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+def place_checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Place an order with each vendor of the given items or the cart, with a single payment for all orders.
 
     All orders are placed, or none. Each order has a delivery fee and a service fee.
@@ -176,7 +177,7 @@ def count_vendor_orders(ctx: Context) -> queries.VendorOrderCounts:
 
 
 @area.get("/<uuid:order_id>", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=OrderView)
-def detail(ctx: Context, order_id: UUID) -> queries.OrderView:
+def get_order(ctx: Context, order_id: UUID) -> queries.OrderView:
     """Get an order, as the buyer, the vendor or staff."""
     return _order_view(ctx, order_id)
 
@@ -187,7 +188,7 @@ def detail(ctx: Context, order_id: UUID) -> queries.OrderView:
     limit=SharedLimit.CALLER_TIER,
     reply=OrderItemView(many=True),
 )
-def items(ctx: Context, order_id: UUID) -> list[queries.OrderLineView]:
+def list_order_items(ctx: Context, order_id: UUID) -> list[queries.OrderLineView]:
     """List an order's items."""
     return queries.list_order_items(
         ctx.session,
@@ -203,7 +204,7 @@ def items(ctx: Context, order_id: UUID) -> list[queries.OrderLineView]:
     limit=SharedLimit.CALLER_TIER,
     reply=OrderEventView(many=True),
 )
-def events(ctx: Context, order_id: UUID) -> Sequence[OrderEvent]:
+def list_order_events(ctx: Context, order_id: UUID) -> Sequence[OrderEvent]:
     """List an order's events, the earliest first."""
     return queries.list_order_events(ctx.session, order_id=order_id, caller=ctx.user)
 
@@ -215,7 +216,7 @@ def events(ctx: Context, order_id: UUID) -> Sequence[OrderEvent]:
     reply=OrderView,
     raises=(IllegalTransitionError,),
 )
-def accept(ctx: Context, order_id: UUID) -> queries.OrderView:
+def accept_order(ctx: Context, order_id: UUID) -> queries.OrderView:
     """Accept a paid order, as the vendor."""
     operations.accept_order(ctx.session, order_id=order_id, caller=ctx.user, now=ctx.now)
     return _order_view(ctx, order_id)
@@ -229,7 +230,7 @@ def accept(ctx: Context, order_id: UUID) -> queries.OrderView:
     reply=OrderView,
     raises=(IllegalTransitionError,),
 )
-def update_status(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderView:
+def update_order_status(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderView:
     """Mark an accepted order as shipped, as the vendor."""
     operations.ship_order(
         ctx.session, order_id=order_id, caller=ctx.user, tracking_note=body.get("tracking_note"), now=ctx.now
@@ -242,7 +243,7 @@ def update_status(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries
     idempotent=Idempotency.OPTIONAL,
     raises=(IllegalTransitionError, operations.PinLockedError, operations.WrongPinError),
 )  # fmt: skip
-def verify_code(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderView:
+def verify_delivery_pin(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderView:
     """Submit the buyer's delivery PIN, as the vendor, to release the escrow."""
     return _release_on_pin(ctx, order_id, body)
 
@@ -262,7 +263,7 @@ def verify_delivery(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queri
     idempotent=Idempotency.OPTIONAL,
     raises=(IllegalTransitionError,),
 )  # fmt: skip
-def cancel(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderView:
+def cancel_order(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderView:
     """Cancel an unshipped order. All payments are returned."""
     order_cancellation.cancel_order(
         ctx.session, order_id=order_id, caller=ctx.user, reason=body.get("reason"), now=ctx.now
@@ -275,7 +276,7 @@ def cancel(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderV
     idempotent=Idempotency.OPTIONAL,
     raises=(IllegalTransitionError,),
 )  # fmt: skip
-def confirm(ctx: Context, order_id: UUID) -> queries.OrderView:
+def confirm_order(ctx: Context, order_id: UUID) -> queries.OrderView:
     """Confirm receipt, as the buyer, to release the escrow."""
     operations.confirm_receipt(ctx.session, order_id=order_id, caller=ctx.user, now=ctx.now)
     return _order_view(ctx, order_id)
@@ -335,7 +336,7 @@ def _view_context(ctx: Context, *, with_pin: bool = True) -> queries.OrderViewCo
     "/admin", auth=ORDER_STAFF, limit="60/minute", query=OrderAuditQuery,
     reply=OrderAuditRow(many=True), csv=True,
 )  # fmt: skip
-def audit(ctx: Context, query: dict[str, Any]) -> TablePage | Response:
+def list_orders_for_staff(ctx: Context, query: dict[str, Any]) -> TablePage | Response:
     """List the orders of all campuses with escrow balances, as pages of JSON or as a CSV file."""
     as_csv = wants_csv(query.pop("format", None))
     table, filters = ctx.table, _build_filters(ctx, query)
@@ -354,7 +355,12 @@ def audit(ctx: Context, query: dict[str, Any]) -> TablePage | Response:
 
 
 @campus_area.get(
-    "", auth=STAFF, limit=SharedLimit.CALLER_TIER, query=CampusOrderQuery, reply=CampusOrder(many=True)
+    "",
+    auth=STAFF,
+    limit=SharedLimit.CALLER_TIER,
+    query=CampusOrderQuery,
+    reply=CampusOrder(many=True),
+    raises=(NotFoundError,),
 )
 def list_campus_orders(ctx: Context, query: dict[str, Any]) -> Page:
     """List the paid orders of a campus, the latest first. A campus representative sees only orders of their campus."""
@@ -409,6 +415,6 @@ def _flatten_row(row: admin_table.AuditedOrder) -> dict[str, Any]:
 @money_area.get(
     "/<uuid:order_id>/money", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=MoneyTrailView
 )
-def show_money_trail(ctx: Context, order_id: UUID) -> MoneyTrail:
+def get_money_trail(ctx: Context, order_id: UUID) -> MoneyTrail:
     """Get the money trail of an order: the holders of the money and the next steps."""
     return build_money_trail(ctx.session, order_id=order_id, caller=ctx.user)

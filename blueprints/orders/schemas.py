@@ -41,9 +41,10 @@ from blueprints.http.fields import (
 )
 from marketplace.cart.operations import MAX_LINES
 from marketplace.kernel import demo_ids
-from marketplace.orders import admin_table, states
+from marketplace.ledger.accounts import TRANSACTION_KINDS
+from marketplace.orders import admin_table, states, transitions
 from marketplace.payments.money_trail.build import HOLDERS
-from marketplace.payments.states import INTENT, REFUND
+from marketplace.payments.states import CHANNELS, INTENT, PAYMENT_STATUSES, REFUND
 
 _STATUSES = sorted(states.ORDER.states)
 _ESCROW_STATUSES = sorted(states.ESCROW.states)
@@ -184,10 +185,11 @@ class PaymentSummary(Schema):
         allow_none=True,
         metadata=doc("Payment reference, the same at the gateway. Null for the vendor.", REFERENCE),
     )
-    status = fields.String(
-        required=True, metadata=doc("Status of the payment or of the refund.", "succeeded")
+    status = Choice(
+        *PAYMENT_STATUSES, required=True, metadata=doc("Status of the payment or of the refund.", "succeeded")
     )
-    channel = fields.String(
+    channel = Choice(
+        *CHANNELS,
         required=True,
         allow_none=True,
         metadata=doc("Way of payment that the gateway reported. Null for the vendor.", "card"),
@@ -216,7 +218,9 @@ class RefundView(Created):
 class CancellationView(Schema):
     """The cancellation of an order: role, reason and time."""
 
-    by = fields.String(required=True, metadata=doc("Role of the person who cancelled.", "buyer"))
+    by = Choice(
+        *transitions.ACTOR_ROLES, required=True, metadata=doc("Role of the person who cancelled.", "buyer")
+    )
     reason = fields.String(
         required=True, allow_none=True, metadata=doc("Reason; null without a reason.", "Found it in my hall")
     )
@@ -242,6 +246,22 @@ class DeliveredOrder(OrderSummary):
     accepted_at = Timestamp(required=True, allow_none=True)
     shipped_at = Timestamp(required=True, allow_none=True)
     delivered_at = Timestamp(required=True, allow_none=True)
+
+
+class OrderDestination(Schema):
+    """The destination of an order, as given at placing: the fields of an address, or a hub for a pickup."""
+
+    label = fields.String()
+    hostel = fields.String()
+    hall = fields.String()
+    room_number = fields.String(attribute="roomNumber")
+    latitude = fields.Float()
+    longitude = fields.Float()
+    instructions = fields.String()
+    phone = fields.String()
+    hub_id = Uuid(attribute="hubId", metadata=doc("Id of the hub, for a pickup.", OTHER_ID))
+    hub = fields.String(metadata=doc("Name of the hub.", "Main Gate"))
+    address = fields.String(metadata=doc("Address of the hub.", "Opposite the main gate"))
 
 
 class OrderView(DeliveredOrder):
@@ -275,12 +295,8 @@ class OrderView(DeliveredOrder):
     )
     due_minor = MinorAmount(required=True, metadata=doc("The amount left to pay; 0 after payment.", 0))
     currency = fields.String(required=True)
-    shipping_address = fields.Dict(
-        required=True,
-        metadata=doc(
-            "Destination as of the order: an address, or a hub.",
-            {"label": "My room", "hostel": "Moremi Hall", "hall": "Block B", "roomNumber": "107"},
-        ),
+    shipping_address = fields.Nested(
+        OrderDestination, required=True, metadata=doc("Destination as of the order: an address, or a hub.")
     )
     delivery_pin = fields.String(
         required=True,
@@ -325,7 +341,7 @@ class OrderView(DeliveredOrder):
     )
     revision = StrictInteger(minimum=1, required=True)
     next_actions = fields.List(
-        fields.String(), required=True, metadata=doc("Actions that the caller may take now.", [])
+        Choice(*states.ACTIONS), required=True, metadata=doc("Actions that the caller may take now.", [])
     )
 
 
@@ -371,15 +387,22 @@ class OrderEventView(Schema):
     """An event of an order."""
 
     order_id = Uuid(required=True)
-    from_status = fields.String(
+    from_status = Choice(
+        *_STATUSES,
         required=True,
         allow_none=True,
         data_key="from",
         metadata=doc("Status before; null for the first event.", "shipped"),
     )
-    to_status = fields.String(required=True, data_key="to", metadata=doc("Status after.", "delivered"))
-    trigger = fields.String(required=True, metadata=doc("Action that caused the event.", "verify-code"))
-    actor = fields.String(required=True, metadata=doc("Role of the acting person, or `system`.", "vendor"))
+    to_status = Choice(*_STATUSES, required=True, data_key="to", metadata=doc("Status after.", "delivered"))
+    trigger = Choice(
+        *states.TRIGGERS, required=True, metadata=doc("Action that caused the event.", "verify-code")
+    )
+    actor = Choice(
+        *transitions.ACTOR_ROLES,
+        required=True,
+        metadata=doc("Role of the acting person, or `system`.", "vendor"),
+    )
     at = Timestamp(required=True, metadata=doc("Time of the event.", DELIVERED_AT))
     note = fields.String(
         required=True, allow_none=True, metadata=doc("Note of the acting person; null without a note.", None)
@@ -421,7 +444,9 @@ class MoneyMovementView(Schema):
     """
 
     transaction_id = Uuid(required=True, allow_none=True)
-    kind = fields.String(required=True, metadata=doc("Kind of the ledger transaction.", "payment"))
+    kind = Choice(
+        *TRANSACTION_KINDS, required=True, metadata=doc("Kind of the ledger transaction.", "payment")
+    )
     amount_minor = MinorAmount(required=True, metadata=doc("Amount in kobo.", 775_000))
     at = Timestamp(required=True, metadata=doc("Time of the movement.", PAID_AT))
     from_ = Choice(*HOLDERS, required=True, data_key="from", metadata=doc("Holder before.", "buyer"))
@@ -497,7 +522,8 @@ class OrderAuditRow(OrderSummary):
         required=True, strict=True, metadata=doc("Balance of the order's escrow, in kobo.", 0)
     )
     currency = fields.String(required=True)
-    payment_status = fields.String(
+    payment_status = Choice(
+        *PAYMENT_STATUSES,
         required=True,
         allow_none=True,
         metadata=doc("Status of the payment; null before the first payment.", "succeeded"),

@@ -124,24 +124,26 @@ def _recover_refund(ctx: Context, refund_id: UUID, trigger: str) -> FinalPhase:
     query=QuarantinedChargeQuery,
     reply=QuarantinedChargeRow(many=True),
 )
-def list_quarantine(ctx: Context, query: dict[str, Any]) -> TablePage:
+def list_quarantined_charges(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List quarantined charges, open and resolved."""
     return admin_queries.list_quarantine(ctx.session, page=ctx.table, **query)
 
 
 @area.post(
-    "/quarantine/<uuid:held_id>/resolve", auth=FINANCE_AAL2, limit="10/minute", body=ResolveQuarantinedCharge,
+    "/quarantine/<uuid:charge_id>/resolve", auth=FINANCE_AAL2, limit="10/minute", body=ResolveQuarantinedCharge,
     reply=ResolvedQuarantinedCharge, idempotent=Idempotency.OPTIONAL,
     raises=(
         quarantine.ChargeAlreadyResolvedError, ChargedBackError, ConflictOfInterestError,
         IllegalTransitionError, quarantine.QuarantineActionNotAllowedError,
     ),
 )  # fmt: skip
-def resolve_quarantine(ctx: Context, held_id: UUID, body: dict[str, Any]) -> quarantine.ResolvedCharge:
+def resolve_quarantined_charge(
+    ctx: Context, charge_id: UUID, body: dict[str, Any]
+) -> quarantine.ResolvedCharge:
     """Resolve a quarantined charge: accept the money for its orders, refund it or credit the wallet."""
     return quarantine.resolve_quarantined_charge(
         ctx.session,
-        quarantined_charge_id=held_id,
+        quarantined_charge_id=charge_id,
         action=body["action"],
         note=body["note"],
         act=ctx.act,

@@ -32,7 +32,7 @@ from blueprints.payments.schemas import (
     VerifyPayment,
     VirtualAccount,
 )
-from marketplace.kernel.errors import ValidationError
+from marketplace.kernel.errors import NotFoundError, ValidationError
 from marketplace.kernel.paging import Page
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger import queries
@@ -59,9 +59,9 @@ _render_entry = compile_renderer(LedgerEntryView())
 @area.post(
     "/intent", auth=AUTHENTICATED, limit="15/minute", body=CreatePaymentIntent, reply=PaymentIntentView, status=201,
     idempotent=Idempotency.REQUIRED,
-    raises=(IllegalTransitionError, lifecycle.NotPayableError),
+    raises=(NotFoundError, IllegalTransitionError, lifecycle.NotPayableError),
 )  # fmt: skip
-def make_intent(ctx: Context, body: dict[str, Any]) -> lifecycle.Intent:
+def create_payment_intent(ctx: Context, body: dict[str, Any]) -> lifecycle.Intent:
     """Create or get the payment of an order or a checkout, without calling the gateway."""
     return lifecycle.get_or_create_intent(
         ctx.session,
@@ -75,9 +75,9 @@ def make_intent(ctx: Context, body: dict[str, Any]) -> lifecycle.Intent:
 @area.post(
     "/initialize", auth=AUTHENTICATED, limit="15/minute", body=InitializePayment, reply=HostedPageView,
     idempotent=Idempotency.REQUIRED, phased=True,
-    raises=(IllegalTransitionError, InitializationInProgressError, lifecycle.NotPayableError),
+    raises=(NotFoundError, IllegalTransitionError, InitializationInProgressError, lifecycle.NotPayableError),
 )  # fmt: skip
-def initialize(ctx: Context, body: dict[str, Any]) -> FinalPhase:
+def initialize_payment(ctx: Context, body: dict[str, Any]) -> FinalPhase:
     """Open the gateway's hosted payment page, or get the page that is already open."""
     intent, page = open_hosted_page(
         ctx.services.database,
@@ -98,9 +98,9 @@ def initialize(ctx: Context, body: dict[str, Any]) -> FinalPhase:
     body=VerifyPayment,
     reply=PaymentView,
     phased=True,
-    raises=(IllegalTransitionError,),
+    raises=(NotFoundError, IllegalTransitionError),
 )
-def verify(ctx: Context, body: dict[str, Any]) -> FinalPhase:
+def verify_payment(ctx: Context, body: dict[str, Any]) -> FinalPhase:
     """Fetch a payment's status from the gateway, and apply a settled charge."""
     with ctx.transaction() as session:
         lifecycle.ensure_reference_belongs_to_buyer(
@@ -155,7 +155,7 @@ def list_banks(ctx: Context) -> list[Bank]:
     phased=True,
     raises=(banks.UnknownBankAccountError,),
 )  # fmt: skip
-def resolve(ctx: Context, body: dict[str, Any]) -> banks.ResolvedAccount:
+def resolve_bank_account(ctx: Context, body: dict[str, Any]) -> banks.ResolvedAccount:
     """Resolve a bank account to the holder's name."""
     return banks.resolve_account(ctx.services.cache, ctx.services.gateway, **body)
 
@@ -163,9 +163,9 @@ def resolve(ctx: Context, body: dict[str, Any]) -> banks.ResolvedAccount:
 @bank_area.post(
     "/virtual-account", auth=AUTHENTICATED, limit="5/minute", body=CreatePaymentIntent, reply=VirtualAccount,
     phased=True,
-    raises=(IllegalTransitionError, InitializationInProgressError, lifecycle.NotPayableError),
+    raises=(NotFoundError, IllegalTransitionError, InitializationInProgressError, lifecycle.NotPayableError),
 )  # fmt: skip
-def virtual_account(ctx: Context, body: dict[str, Any]) -> FinalPhase:
+def create_virtual_account(ctx: Context, body: dict[str, Any]) -> FinalPhase:
     """Create a bank account for the payment of an order or a checkout by transfer.
 
     Repeated requests get the same account until the account expires.
@@ -190,7 +190,7 @@ def virtual_account(ctx: Context, body: dict[str, Any]) -> FinalPhase:
     reply=LedgerEntryView(many=True),
     csv=True,
 )
-def statement(ctx: Context, query: dict[str, Any]) -> Page | Response:
+def list_transactions(ctx: Context, query: dict[str, Any]) -> Page | Response:
     """List the entries of the caller's ledger accounts, newest first, as JSON or as a CSV file."""
     store = find_store_of_user(ctx.session, user_id=ctx.user.id)
     owners = [ctx.user.id] if store is None else [ctx.user.id, store.id]

@@ -29,8 +29,12 @@ from blueprints.http.fields import (
     sort_choice,
 )
 from marketplace.kernel import demo_ids
+from marketplace.ledger.accounts import TRANSACTION_KINDS
+from marketplace.orders import states as order_states
 from marketplace.payments import admin_queries, states
 
+_ORDER_STATUSES = sorted(order_states.ORDER.states)
+_ESCROW_STATUSES = sorted(order_states.ESCROW.states)
 _REFERENCE = FullMatch(
     "checkout-[0-9a-f]{32}", error="Must be `checkout-` followed by 32 lowercase hex digits."
 )
@@ -109,13 +113,13 @@ class PaymentOrder(Identified):
     example_id = demo_ids.ORDER
 
     number = fields.String(required=True)
-    status = fields.String(required=True, metadata=doc("Status of the order.", "paid_escrow"))
+    status = Choice(*_ORDER_STATUSES, required=True, metadata=doc("Status of the order.", "paid_escrow"))
 
 
 class PaymentView(PaymentSummary):
     """A payment with status, channel and orders."""
 
-    channel = fields.String(required=True, allow_none=True)
+    channel = Choice(*states.CHANNELS, required=True, allow_none=True)
     paid_at = Timestamp(required=True, allow_none=True)
     orders = fields.List(
         fields.Nested(PaymentOrder), required=True, metadata=doc("Orders that the payment pays.")
@@ -142,7 +146,9 @@ class LedgerEntryView(Identified):
     account = fields.String(
         required=True, metadata=doc("Kind of the account: `wallet` or `vendor_payable`.", "vendor_payable")
     )
-    kind = fields.String(required=True, metadata=doc("Kind of the ledger transaction.", "release"))
+    kind = Choice(
+        *TRANSACTION_KINDS, required=True, metadata=doc("Kind of the ledger transaction.", "release")
+    )
     direction = Choice("debit", "credit", required=True)
     amount_minor = MinorAmount(minimum=1, required=True, metadata=doc("Amount in kobo.", 679_250))
     balance_after_minor = MinorAmount(
@@ -160,6 +166,7 @@ class LedgerEntryView(Identified):
 _REASON_LENGTH = {"min_length": 10, "max_length": 500}
 _REFUND_STATUSES = sorted(states.REFUND.states)
 # Late and duplicate charges are not quarantined: they are refunded at once, with the cause ``unneeded_charge``.
+_QUARANTINE_RESOLUTIONS = ("accept_rest", "refund", "wallet")
 _QUARANTINE_REASONS = ("amount_below_total", "currency", "fees_above_amount")
 
 
@@ -238,10 +245,13 @@ class ProcessedRefund(Schema):
     """A refunded order with the remaining escrow balance and the created refunds."""
 
     order_id = Uuid(required=True, attribute="order.id")
-    status = fields.String(
-        required=True, attribute="order.status", metadata=doc("Status of the order.", "refunded")
+    status = Choice(
+        *_ORDER_STATUSES,
+        required=True,
+        attribute="order.status",
+        metadata=doc("Status of the order.", "refunded"),
     )
-    escrow_status = fields.String(required=True, attribute="order.escrow_status")
+    escrow_status = Choice(*_ESCROW_STATUSES, required=True, attribute="order.escrow_status")
     amount_minor = MinorAmount(required=True)
     held_minor = MinorAmount(
         required=True,
@@ -423,8 +433,11 @@ class QuarantinedChargeRow(Created):
     resolved_at = Timestamp(
         required=True, allow_none=True, metadata=doc("Time of the resolution; null while open.", None)
     )
-    resolution = fields.String(
-        required=True, allow_none=True, metadata=doc("Resolution; null while open.", None)
+    resolution = Choice(
+        *_QUARANTINE_RESOLUTIONS,
+        required=True,
+        allow_none=True,
+        metadata=doc("Resolution; null while open.", None),
     )
     resolution_note = fields.String(
         required=True, allow_none=True, metadata=doc("The officer's reason; null while open.", None)
@@ -438,9 +451,7 @@ class ResolveQuarantinedCharge(Schema):
     """The resolution of a quarantined charge and the officer's reason."""
 
     action = Choice(
-        "accept_rest",
-        "refund",
-        "wallet",
+        *_QUARANTINE_RESOLUTIONS,
         required=True,
         metadata=doc(
             "`accept_rest` accepts the amount and leaves the rest due, `refund` returns the "
@@ -460,9 +471,14 @@ class ResolvedQuarantinedCharge(Schema):
 
     id = Uuid(required=True, attribute="row.id")
     status = Choice(
-        "resolved", required=True, attribute="row.status", metadata=doc("Always `resolved`.", "resolved")
+        "open",
+        "resolved",
+        required=True,
+        attribute="row.status",
+        metadata=doc("Always `resolved`.", "resolved"),
     )
-    resolution = fields.String(
+    resolution = Choice(
+        *_QUARANTINE_RESOLUTIONS,
         required=True,
         attribute="row.resolution",
         metadata=doc("Resolution that the officer chose.", "accept_rest"),

@@ -43,7 +43,7 @@ status_area = ContractBlueprint("status", "/api/status", "Status of the service"
     status=201,
     raises=(halts.PayoutsNotHaltedError,),
 )
-def propose(ctx: Context, body: dict[str, Any]) -> queries.ProposalDetail:
+def create_proposal(ctx: Context, body: dict[str, Any]) -> queries.ProposalDetail:
     """Propose to change a fee, a commission, a feature or maintenance, or to resume payouts."""
     return _proposal_view(ctx, operations.propose(ctx.session, act=ctx.act, **body))
 
@@ -61,7 +61,7 @@ def list_proposals(ctx: Context, query: dict[str, Any]) -> TablePage:
 
 
 @area.get("/proposals/<uuid:proposal_id>", auth=PLATFORM_STAFF, limit=SharedLimit.CALLER_TIER, reply=Proposal)
-def show_proposal(ctx: Context, proposal_id: UUID) -> queries.ProposalDetail:
+def get_proposal(ctx: Context, proposal_id: UUID) -> queries.ProposalDetail:
     """Get a proposal. For an open proposal, the effect is computed from the current values."""
     return _proposal_view(ctx, proposal_id)
 
@@ -99,7 +99,7 @@ def reject_proposal(ctx: Context, proposal_id: UUID, body: dict[str, Any]) -> qu
 @area.get(
     "/halts", auth=STAFF, limit=SharedLimit.CALLER_TIER, query=CursorQuery, reply=PayoutHaltView(many=True)
 )
-def list_halts(ctx: Context, query: dict[str, Any]) -> Page:
+def list_payout_halts(ctx: Context, query: dict[str, Any]) -> Page:
     """List the halts of payouts with reasons, the latest first."""
     return halts.list_halts(ctx.session, page=ctx.page)
 
@@ -112,6 +112,6 @@ def _proposal_view(ctx: Context, proposal_id: UUID) -> queries.ProposalDetail:
     "", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, reply=PlatformStatus, cache=30, tags=(cache_tags.STATUS,),
     phased=True, group=ProcessGroup.API,
 )  # fmt: skip
-def show_status(ctx: Context) -> dict[str, Any]:
+def get_platform_status(ctx: Context) -> dict[str, Any]:
     """Get the status of the service: maintenance, components and features."""
     return health.fetch_service_status(ctx.services.database, ctx.services.cache, now=ctx.now)

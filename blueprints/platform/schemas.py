@@ -37,7 +37,7 @@ _PAYLOAD_FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
 }
 
 
-class ProposalPayload(Schema):
+class ProposedChange(Schema):
     """The payload of a proposal. The allowed fields depend on the kind."""
 
     key = SingleLineText(
@@ -60,10 +60,9 @@ class ProposalPayload(Schema):
     active = StrictBoolean(metadata={"description": "For `maintenance`."})
     message = SingleLineText(
         max_length=300,
-        allow_none=True,
         metadata=doc("For `maintenance`: a message for users.", "We are back at 06:00."),
     )
-    until = Timestamp(allow_none=True, metadata=doc("For `maintenance`: the automatic end.", PROMOTION_END))
+    until = Timestamp(metadata=doc("For `maintenance`: the automatic end.", PROMOTION_END))
     reason = Text(
         **_REASON_LENGTH,
         metadata=doc(
@@ -83,7 +82,7 @@ class CreateProposal(Schema):
         metadata=doc("Kind of change, which determines the fields of `payload`.", "feature_flag"),
     )
     payload = fields.Nested(
-        ProposalPayload,
+        ProposedChange,
         required=True,
         metadata=doc(
             "New values, with the fields of the kind.", {"key": "express_delivery", "enabled": True}
@@ -95,7 +94,6 @@ class CreateProposal(Schema):
         metadata=doc("Reason, for the deciding officer.", "The riders of both campuses are ready."),
     )
     effective_at = Timestamp(
-        allow_none=True,
         metadata=doc(
             "The time of the change. Without a time, the change takes effect at the approval.",
             PROMOTION_START,
@@ -106,7 +104,7 @@ class CreateProposal(Schema):
     def check_payload(self, data: dict[str, Any], **_kwargs: Any) -> None:
         """Check the payload's fields against the kind."""
         needed, allowed = _PAYLOAD_FIELDS[data["kind"]]
-        names = {name: field.data_key for name, field in ProposalPayload().fields.items()}
+        names = {name: field.data_key for name, field in ProposedChange().fields.items()}
         provided = data["payload"].keys()
         errors = {names[name]: ["Missing data for required field."] for name in needed - provided}
         errors |= {

@@ -6,4 +6,10 @@ SwaggerUIBundle({
   deepLinking: true,
   docExpansion: "none",
   persistAuthorization: false,
+  // The page may be open at another address than the document's server, and may only connect to its own.
+  requestInterceptor: (request) => {
+    const { pathname, search } = new URL(request.url, window.location.href);
+    request.url = window.location.origin + pathname + search;
+    return request;
+  },
 });

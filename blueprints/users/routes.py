@@ -74,7 +74,7 @@ def update_address(ctx: Context, address_id: UUID, body: dict[str, Any]) -> quer
 
 
 @area.delete("/me/addresses/<uuid:address_id>", auth=AUTHENTICATED, limit="20/minute", reply=Deleted)
-def remove_address(ctx: Context, address_id: UUID) -> dict[str, Any]:
+def delete_address(ctx: Context, address_id: UUID) -> dict[str, Any]:
     """Remove a saved address."""
     operations.remove_address(ctx.session, user_id=ctx.user.id, address_id=address_id, now=ctx.now)
     return {"deleted": True, "id": address_id}

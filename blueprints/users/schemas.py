@@ -1,36 +1,42 @@
 """Schemas of accounts and addresses."""
 
-from marshmallow import fields
+from typing import Any
+
+from marshmallow import ValidationError, fields, validates_schema
 
 from blueprints.http.field_docs import doc
 from blueprints.http.fields import (
     AddressFields,
+    Choice,
+    ClearableFields,
+    ClearList,
     HttpUrl,
     NamedResource,
     Phone,
-    Schema,
     SingleLineText,
     StrictBoolean,
     Updated,
     Uuid,
 )
+from marketplace.identity import permissions
+from marketplace.identity.queries import ACCOUNT_STATUSES, ROLES
 from marketplace.kernel import demo_ids
 
 
-class UpdateMe(Schema):
+class UpdateMe(ClearableFields):
     """Changes to the profile. Omitted fields stay unchanged."""
 
     name = SingleLineText(max_length=100, metadata=doc("Full name.", "Amara Okafor"))
-    phone = Phone(allow_none=True)
-    campus_id = Uuid(allow_none=True, metadata=doc("Id of the campus; null for no campus.", demo_ids.CAMPUS))
+    phone = Phone()
+    campus_id = Uuid(metadata=doc("Id of the campus.", demo_ids.CAMPUS))
     avatar_url = HttpUrl(
         schemes={"https"},
-        allow_none=True,
         metadata=doc(
-            "https URL of a picture; null removes the picture.",
+            "https URL of a picture.",
             "https://media.example.com/avatars/amara.webp",
         ),
     )
+    clear = ClearList("phone", "campusId", "avatarUrl")
 
 
 class MyCampus(NamedResource):
@@ -56,12 +62,12 @@ class Me(Updated):
         allow_none=True,
         metadata=doc("URL of the picture; null without one.", "https://media.example.com/avatars/amara.webp"),
     )
-    role = fields.String(required=True, metadata=doc("`buyer`, `vendor` or `staff`.", "buyer"))
+    role = Choice(*ROLES, required=True, metadata=doc("`buyer`, `vendor` or `staff`.", "buyer"))
     staff_role = fields.String(
         required=True, allow_none=True, metadata=doc("Role among the staff; null for other users.", None)
     )
     permissions = fields.List(
-        fields.String(),
+        Choice(*permissions.ALL),
         required=True,
         metadata=doc("Permissions of staff; empty for other users.", ["canManageOrders"]),
     )
@@ -70,8 +76,8 @@ class Me(Updated):
         required=True,
         metadata=doc("Badges that the platform awarded.", ["verified_student"]),
     )
-    account_status = fields.String(
-        required=True, metadata=doc("`active`, `restricted` or `suspended`.", "active")
+    account_status = Choice(
+        *ACCOUNT_STATUSES, required=True, metadata=doc("`active`, `restricted` or `suspended`.", "active")
     )
     status_reason = fields.String(required=True, allow_none=True)
     appeal_status = fields.String(
@@ -88,16 +94,24 @@ class Me(Updated):
     )
 
 
-class UpdateAddress(AddressFields):
+class UpdateAddress(AddressFields, ClearableFields):
     """Changes to an address. Omitted fields stay unchanged."""
 
     is_default = StrictBoolean()
+    clear = ClearList("label", "hall", "roomNumber", "latitude", "longitude", "instructions", "phone")
+
+    @validates_schema
+    def check_cleared_coordinates(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """Check that latitude and longitude are cleared together."""
+        if len({"latitude", "longitude"} & set(data.get("clear", ()))) == 1:
+            raise ValidationError("Clear latitude and longitude together.", "clear")
 
 
-class AddAddress(UpdateAddress):
+class AddAddress(AddressFields):
     """A new delivery address."""
 
     hostel = SingleLineText(max_length=120, required=True)
+    is_default = StrictBoolean()
 
 
 class AddressView(Updated):

@@ -40,7 +40,7 @@ def list_webhooks(ctx: Context, query: dict[str, Any]) -> Page:
     reply=Webhook,
     raises=(queries.SeveralEventsError,),
 )
-def show_webhook(ctx: Context, webhook_id: str) -> queries.WebhookEventDetail:
+def get_webhook(ctx: Context, webhook_id: str) -> queries.WebhookEventDetail:
     """Show a webhook event with the part of the payload that identifies no person."""
     inbox_id = queries.resolve_identifier(ctx.session, identifier=webhook_id)
     return queries.fetch_event(ctx.session, inbox_id=inbox_id)

@@ -20,7 +20,15 @@ from blueprints.http import (
 from blueprints.webhooks.schemas import AnyQuery, WebhookReceipt, WebhookVerificationQuery
 from marketplace.infra import wakeups
 from marketplace.kernel import queues
-from marketplace.kernel.errors import ForbiddenError, MarketplaceError, NotFoundError, UnauthorizedError
+from marketplace.kernel.errors import (
+    ForbiddenError,
+    MalformedBodyError,
+    MarketplaceError,
+    NotFoundError,
+    PayloadTooLargeError,
+    UnauthorizedError,
+    UnsupportedMediaTypeError,
+)
 from marketplace.providers.webhook_signature import signature_matches
 from marketplace.webhooks.inbox import receive_event
 
@@ -32,6 +40,7 @@ functions_area = ContractBlueprint("functions", "/functions/v1", "Functions that
 _log = structlog.get_logger(__name__)
 # A provider redelivers after 503, so a fast refusal is better than a slow acknowledgement.
 _INSERT_SECONDS = 0.4
+_SIGNED_BODY_ERRORS = (MalformedBodyError, PayloadTooLargeError, UnsupportedMediaTypeError, UnauthorizedError)
 
 
 class SigningSecretMissingError(MarketplaceError):
@@ -42,9 +51,9 @@ class SigningSecretMissingError(MarketplaceError):
 
 @gateway_area.post(
     "/webhook", auth=UNCHECKED, limit=SharedLimit.UNLIMITED, query=AnyQuery, reply=WebhookReceipt, enveloped=False,
-    autocommit=True, wait_seconds=_INSERT_SECONDS,
+    autocommit=True, wait_seconds=_INSERT_SECONDS, raises=(*_SIGNED_BODY_ERRORS, ForbiddenError),
 )  # fmt: skip
-def webhook(ctx: Context, query: dict[str, Any]) -> Response:
+def receive_gateway_webhook(ctx: Context, query: dict[str, Any]) -> Response:
     """Store a signed event of the gateway for processing by a worker."""
     return _receive_event(ctx)
 
@@ -58,8 +67,9 @@ def webhook(ctx: Context, query: dict[str, Any]) -> Response:
     enveloped=False,
     autocommit=True,
     wait_seconds=_INSERT_SECONDS,
+    raises=(*_SIGNED_BODY_ERRORS, ForbiddenError),
 )
-def gateway_webhook(ctx: Context, gateway: str, query: dict[str, Any]) -> Response:
+def receive_named_gateway_webhook(ctx: Context, gateway: str, query: dict[str, Any]) -> Response:
     """Store a signed event of the gateway named in the path."""
     if gateway != ctx.services.settings.gateway_name:
         raise NotFoundError("Function not found.")
@@ -89,8 +99,9 @@ def _receive_event(ctx: Context) -> Response:
     query=WebhookVerificationQuery,
     enveloped=False,
     plain=True,
+    raises=(ForbiddenError,),
 )
-def verify_address(ctx: Context, query: dict[str, Any]) -> Response:
+def verify_webhook_address(ctx: Context, query: dict[str, Any]) -> Response:
     """Verify the webhook address: return the challenge if the verify token is correct."""
     expected_token = ctx.services.settings.messaging_verify_token.encode("utf-8", "replace")
     given_token = query["verify_token"].encode("utf-8", "replace")
@@ -107,9 +118,9 @@ def verify_address(ctx: Context, query: dict[str, Any]) -> Response:
 
 @messaging_area.post(
     "/webhook", auth=UNCHECKED, limit=SharedLimit.UNLIMITED, query=AnyQuery, reply=WebhookReceipt, enveloped=False,
-    autocommit=True, wait_seconds=_INSERT_SECONDS,
+    autocommit=True, wait_seconds=_INSERT_SECONDS, raises=_SIGNED_BODY_ERRORS,
 )  # fmt: skip
-def receive_messages(ctx: Context, query: dict[str, Any]) -> Response:
+def receive_messaging_webhook(ctx: Context, query: dict[str, Any]) -> Response:
     """Store messages and delivery statuses. The signature is checked if a secret is configured."""
     secret = ctx.services.settings.messaging_app_secret
     body = read_signed_body()

@@ -18,8 +18,13 @@ from blueprints.http.fields import (
     Timestamp,
     Uuid,
 )
+from marketplace.alerts import kinds
 from marketplace.kernel import demo_ids
+from marketplace.ledger.accounts import TRANSACTION_KINDS
+from marketplace.payments import states
 from marketplace.webhooks import queries, replay
+
+_REFUND_STATUSES = sorted(states.REFUND.states)
 
 
 class WebhookReceipt(Schema):
@@ -204,12 +209,17 @@ class RefundChange(Identified):
     """A new refund (``before`` is null), or a refund with a changed status."""
 
     amount_minor = MinorAmount(minimum=1, required=True)
-    destination = fields.String(required=True, metadata=doc("Recipient: `gateway` or `wallet`.", "gateway"))
-    order_number = fields.String(required=True, allow_none=True)
-    before = fields.String(
-        required=True, allow_none=True, metadata=doc("Status before; null for a new refund.", None)
+    destination = Choice(
+        "gateway", "wallet", required=True, metadata=doc("Recipient: `gateway` or `wallet`.", "gateway")
     )
-    after = fields.String(required=True, metadata=doc("Status after.", "pending"))
+    order_number = fields.String(required=True, allow_none=True)
+    before = Choice(
+        *_REFUND_STATUSES,
+        required=True,
+        allow_none=True,
+        metadata=doc("Status before; null for a new refund.", None),
+    )
+    after = Choice(*_REFUND_STATUSES, required=True, metadata=doc("Status after.", "pending"))
 
 
 class PostedEntry(Schema):
@@ -224,7 +234,7 @@ class PostedEntry(Schema):
 class PostedTransaction(Identified):
     """A posted ledger transaction."""
 
-    kind = fields.String(required=True, metadata=doc("Kind of the transaction.", "payment"))
+    kind = Choice(*TRANSACTION_KINDS, required=True, metadata=doc("Kind of the transaction.", "payment"))
     source = fields.String(
         required=True, metadata=doc("Cause of the transaction, unique by kind.", f"order:{demo_ids.ORDER}")
     )
@@ -271,8 +281,10 @@ class AlertTransition(Identified):
         required=True,
         metadata=doc("Whether the alert was raised or resolved.", "raised"),
     )
-    identifier = fields.String(required=True, metadata=doc("Kind of the alert.", "PAYMENT_STALLED"))
-    severity = fields.String(required=True, metadata=doc("Urgency of the alert.", "SEV-2"))
+    identifier = Choice(
+        *kinds.ALERT_KINDS, required=True, metadata=doc("Kind of the alert.", "PAYMENT_STALLED")
+    )
+    severity = Choice(*kinds.SEVERITIES, required=True, metadata=doc("Urgency of the alert.", "SEV-2"))
     subject = fields.String(required=True)
     title = fields.String(
         required=True, metadata=doc("Summary in a sentence.", "It is unclear whether a payment succeeded")
@@ -295,7 +307,7 @@ class StoredSupportMessage(Identified):
 class UnpackedEvent(Identified):
     """A message or status of an envelope, stored as a separate event."""
 
-    provider = fields.String(required=True, metadata=doc("Sender of the event.", "messaging"))
+    provider = Choice(*queries.PROVIDERS, required=True, metadata=doc("Sender of the event.", "messaging"))
 
 
 class ReplayChanges(Schema):

@@ -22,7 +22,16 @@ OF_OWNERS = {
     ),
     *("views", "cartAdds", "shares"),
 }
-MAY_BE_MISSING = {"ProductDetail": OF_OWNERS, "StoreProfileView": {"bankAccount", "payoutHolds"}}
+# An order has the fields of an address that were given, or those of a hub.
+OF_DESTINATIONS = {
+    *("label", "hostel", "hall", "roomNumber", "latitude", "longitude", "instructions", "phone"),
+    *("hubId", "hub", "address"),
+}
+MAY_BE_MISSING = {
+    "ProductDetail": OF_OWNERS,
+    "StoreProfileView": {"bankAccount", "payoutHolds"},
+    "OrderDestination": OF_DESTINATIONS,
+}
 _MOST_LEVELS = 8
 
 

@@ -26,11 +26,15 @@ Node = dict[str, Any]
 _CONTRACTS = contracts()
 _NAMES = [contract.name for contract in _CONTRACTS]
 # Reads by POST, which carry ids or an account number in the body.
-_READS_BY_POST = {"discovery.list_products_by_ids", "payments.resolve_bank_account"}
+_READS_BY_POST = {"discovery.list_products_by_ids", "banks.resolve_bank_account"}
 # Creations that answer 200, because a repeated request returns the existing resource.
-_REPEATABLE_CREATIONS = {"cart.synchronise_cart", "payments.initialize", "payments.virtual_account"}
+_REPEATABLE_CREATIONS = {
+    "cart.synchronise_cart",
+    "payments.initialize_payment",
+    "banks.create_virtual_account",
+}
 # The messaging provider sends the installation's own token, which no example can know.
-_HANDSHAKES = {"messaging-webhook.verify_address"}
+_HANDSHAKES = {"messaging-webhook.verify_webhook_address"}
 
 
 def is_read(contract: Contract) -> bool:

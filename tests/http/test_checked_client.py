@@ -48,7 +48,7 @@ def fetch(services: Services, value: object, **terms: Any) -> Any:
 def test_response_matching_contract_passes(services: Services) -> None:
     assert fetch(services, GOOD).json["data"] == RENDERED
     assert fetch(services, [GOOD], reply=Described(many=True)).status_code == 200
-    assert fetch(services, NotFoundError("There is none.")).status_code == 404
+    assert fetch(services, NotFoundError("There is none."), raises=(NotFoundError,)).status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,14 @@ def test_error_without_problem_details_fails(services: Services) -> None:
     with pytest.raises(AssertionError):
         fetch(services, Response(b"<h1>Gone</h1>", status=404, content_type="text/html"))
     with pytest.raises(AssertionError):
-        fetch(services, NotFoundError(retry_after_seconds=5))
+        fetch(services, NotFoundError(retry_after_seconds=5), raises=(NotFoundError,))
 
 
-def test_undeclared_error_reason_fails(services: Services) -> None:
+def test_undeclared_error_fails(services: Services) -> None:
     assert fetch(services, LimitReachedError(), raises=(LimitReachedError,)).status_code == 409
     with pytest.raises(AssertionError, match="does not declare"):
         fetch(services, LimitReachedError())
     with pytest.raises(AssertionError, match="does not declare"):
         fetch(services, LimitReachedError(), raises=(StaleRevisionError,))
+    with pytest.raises(AssertionError, match="does not declare"):
+        fetch(services, NotFoundError("There is none."))

@@ -93,7 +93,7 @@ RAW_VALUES = (
 ROUTES_WITH_REQUIRED_FIELDS = {
     "catalog.create_product",
     "cart.synchronise_cart",
-    "orders.place",
+    "orders.place_order",
     "users.add_address",
 }
 
@@ -137,7 +137,7 @@ class People:
         given: dict[str, dict[str, Any]] = {
             "catalog.create_product": listing_body(self._market),
             "cart.synchronise_cart": {"items": [line]},
-            "orders.place": {"items": [line], "shippingAddress": {"hostel": "Mariere"}},
+            "orders.place_order": {"items": [line], "shippingAddress": {"hostel": "Mariere"}},
             "users.add_address": {"hostel": "Mariere"},
         }
         return given.get(contract.name, {})

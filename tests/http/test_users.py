@@ -109,7 +109,8 @@ def test_account_update_changes_only_given_fields(
         ({"phone": "0803 123 4567"}, {"phone": "+2348031234567"}),
         ({"campusId": campus_id}, {"campusId": campus_id}),
         ({"avatarUrl": "https://pictures.example/a.png"}, {"avatarUrl": "https://pictures.example/a.png"}),
-        ({"phone": None, "avatarUrl": None}, {"phone": None, "avatarUrl": None}),
+        ({"name": None, "phone": None, "avatarUrl": None}, {}),
+        ({"clear": ["phone", "avatarUrl"]}, {"phone": None, "avatarUrl": None}),
     ):
         before = client.get(ME, headers=headers).json["data"]
         response = client.put(ME, json=change, headers=headers)
@@ -127,7 +128,6 @@ def test_account_update_changes_only_given_fields(
     ("body", "fault"),
     [
         ({"name": ""}, "name"),
-        ({"name": None}, "name"),
         ({"name": "x" * 101}, "name"),
         ({"phone": "12345"}, "phone"),
         ({"phone": "+14155550100"}, "phone"),
@@ -140,6 +140,10 @@ def test_account_update_changes_only_given_fields(
         ({"role": "staff"}, "role"),
         ({"accountStatus": "active"}, "accountStatus"),
         ({"email": "a@example.edu"}, "email"),
+        ({"email": None}, "email"),
+        ({"clear": ["name"]}, "clear[0]"),
+        ({"clear": ["phone", "phone"]}, "clear[1]"),
+        ({"phone": "08031234567", "clear": ["phone"]}, "clear"),
     ],
 )
 def test_invalid_account_fields_are_named(
@@ -214,13 +218,27 @@ def test_address_update_keeps_omitted_fields(client: FlaskClient, headers: dict[
     made = add_address(client, headers, hall="Block B", latitude=6.5, longitude=3.3)
 
     response = client.put(
-        f"{ADDRESSES}/{made['id']}", json={"roomNumber": "14", "hall": None}, headers=headers
+        f"{ADDRESSES}/{made['id']}",
+        json={"roomNumber": "14", "hall": None, "latitude": None},
+        headers=headers,
     )
 
     assert response.status_code == 200
     assert not AddressView().validate(response.json["data"])
-    expected = made | {"roomNumber": "14", "hall": None, "updatedAt": response.json["data"]["updatedAt"]}
+    expected = made | {"roomNumber": "14", "updatedAt": response.json["data"]["updatedAt"]}
     assert response.json["data"] == expected
+
+
+def test_address_fields_are_emptied_by_name(client: FlaskClient, headers: dict[str, str]) -> None:
+    made = add_address(client, headers, hall="Block B", roomNumber="12", latitude=6.5, longitude=3.3)
+    path = f"{ADDRESSES}/{made['id']}"
+
+    refused = client.put(path, json={"clear": ["latitude"]}, headers=headers)
+    assert (refused.status_code, faults_of(refused)) == (422, ["clear"])
+    emptied = ("roomNumber", "latitude", "longitude")
+    data = client.put(path, json={"clear": list(emptied)}, headers=headers).json["data"]
+
+    assert data == made | dict.fromkeys(emptied) | {"updatedAt": data["updatedAt"]}
 
 
 def test_deleted_address_is_gone(client: FlaskClient, headers: dict[str, str]) -> None:
@@ -264,7 +282,6 @@ def test_number_of_addresses_is_limited(client: FlaskClient, headers: dict[str, 
     ("change", "fault"),
     [
         ({"hostel": ""}, "hostel"),
-        ({"hostel": None}, "hostel"),
         ({"hostel": "x" * 121}, "hostel"),
         ({"latitude": 91, "longitude": 0}, "latitude"),
         ({"latitude": 0, "longitude": -180.5}, "longitude"),

@@ -19,7 +19,7 @@ from werkzeug.test import TestResponse
 from blueprints.http import ContractBlueprint
 from blueprints.http.application import build_app
 from blueprints.http.contract import Contract, SharedLimit
-from blueprints.http.documentation import ProblemSchema
+from blueprints.http.documentation.responses import ProblemSchema, documented_errors, error_status
 from blueprints.http.problems import error_slug
 from marketplace.kernel.errors import CATALOG
 from marketplace.services import Services
@@ -61,7 +61,7 @@ class CheckedClient(FlaskClient):
         if method == "HEAD" or response.status_code in (304, 308):
             assert response.data == b""
         elif response.status_code >= 400 and not path.startswith(_PROBES):
-            _check_problem(response, contract, path, self.base_url)
+            _check_problem(response, contract, path, method, self.base_url)
         elif contract is not None and method == contract.method and response.is_json:
             _check_success(response, contract)
         return response
@@ -100,18 +100,22 @@ def _check_headers(response: TestResponse, contract: Contract | None, path: str,
         assert reset >= 1
 
 
-def _check_problem(response: TestResponse, contract: Contract | None, path: str, base_url: str) -> None:
+def _check_problem(
+    response: TestResponse, contract: Contract | None, path: str, method: str, base_url: str
+) -> None:
     assert response.content_type == "application/problem+json"
     problem = response.get_json(force=True)
     faults = ProblemSchema(unknown=marshmallow.INCLUDE).validate(problem)
     assert not faults, faults
     entry = CATALOG[problem["code"]]
-    if "reason" in problem:
-        assert contract is not None
-        declared = {error.reason: error.code for error in contract.errors}
-        assert declared.get(problem["reason"]) == problem["code"], (
-            f"{contract.name} does not declare {problem}"
-        )
+    if contract is not None and method == contract.method:
+        documented = {
+            (error_status(error), error.code, error.reason) for error in documented_errors(contract)
+        }
+        found = (response.status_code, problem["code"], problem.get("reason"))
+        assert found in documented, f"{contract.name} does not declare {problem}"
+    else:
+        assert "reason" not in problem
     assert problem["status"] == response.status_code
     if problem["code"] == "VALIDATION_FAILED":
         # In the specification only a body that is not JSON has the status 400.

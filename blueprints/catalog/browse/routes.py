@@ -37,7 +37,7 @@ inventory_area = ContractBlueprint("inventory", "/api/products/vendor", "Vendor 
     cache=60,
     tags=(cache_tags.PRODUCTS, cache_tags.TRENDING),
 )
-def list_trending(ctx: Context, query: dict[str, Any]) -> Page:
+def list_trending_products(ctx: Context, query: dict[str, Any]) -> Page:
     """List products by views and cart adds of the last 24 hours, then by popularity."""
     return collections.list_trending(ctx.session, filters=ProductFilters(**query), **_listing_arguments(ctx))
 
@@ -67,7 +67,7 @@ def list_new_arrivals(ctx: Context, query: dict[str, Any]) -> Page:
     cache=60,
     tags=(cache_tags.PRODUCTS,),
 )
-def list_exclusives(ctx: Context, query: dict[str, Any]) -> Page:
+def list_exclusive_products(ctx: Context, query: dict[str, Any]) -> Page:
     """List exclusive products of verified stores, newest first."""
     return collections.list_exclusives(
         ctx.session, filters=ProductFilters(**query), **_listing_arguments(ctx)

@@ -82,7 +82,7 @@ def delete_products(ctx: Context, body: dict[str, Any]) -> staff_actions.BulkDel
     query=ModerationQuery,
     reply=ModeratedProduct(many=True),
 )
-def list_moderation(ctx: Context, query: dict[str, Any]) -> Page:
+def list_products_in_moderation(ctx: Context, query: dict[str, Any]) -> Page:
     """List listings in moderation, longest waiting first."""
     return queries.list_moderation_queue(
         ctx.session,
@@ -101,7 +101,7 @@ def list_moderation(ctx: Context, query: dict[str, Any]) -> Page:
     reply=ModeratedProduct,
     raises=(IllegalTransitionError, staff_actions.OwnListingError, StaleRevisionError),
 )
-def approve(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def approve_product(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Publish a listing in review or a rejected listing, or restore a removed listing."""
     staff_actions.approve_product(
         ctx.session, note=body.get("note"), **_decision_arguments(ctx, product_id, body)
@@ -117,7 +117,7 @@ def approve(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, A
     reply=ModeratedProduct,
     raises=(IllegalTransitionError, staff_actions.OwnListingError, StaleRevisionError),
 )
-def reject(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def reject_product(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Reject a listing in review; the vendor may edit and resubmit the listing."""
     staff_actions.refuse_product(
         ctx.session,
@@ -136,7 +136,7 @@ def reject(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, An
     reply=ModeratedProduct,
     raises=(IllegalTransitionError, staff_actions.OwnListingError, StaleRevisionError),
 )
-def take_down(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def take_down_product(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Take a listing down; only staff can restore the listing."""
     staff_actions.refuse_product(
         ctx.session,

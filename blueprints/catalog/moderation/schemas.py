@@ -150,7 +150,6 @@ class BanTerm(Schema):
     note = Text(
         max_length=500,
         load_default=None,
-        allow_none=True,
         metadata=doc("Note for other moderators; null without a note.", "Sold before each exam period."),
     )
 

@@ -154,7 +154,7 @@ def update_product(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict
     phased=True,
     raises=(images.ImageUploadExpiredError,),
 )
-def upload_image(ctx: Context, file: UploadedFile) -> FinalPhase:
+def upload_product_image(ctx: Context, file: UploadedFile) -> FinalPhase:
     """Upload an image for use in your own listings."""
     settings = ctx.services.settings
     image_id = images.upload_image(

@@ -35,6 +35,7 @@ from blueprints.http import (
     expected_revision,
     omit_fields,
 )
+from blueprints.http.problems import MethodNotAllowedError
 from marketplace.catalog import cache_tags
 from marketplace.catalog.promotions import featured, flash_sale_listing, flash_sales, listing, vibes
 from marketplace.catalog.promotions.banners import BANNER_TABLE, BANNERS, HAS_PLACEMENT_SQL
@@ -101,7 +102,7 @@ def create_banner(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     reply=StaffBanner,
     raises=(PromotionEndedError, PromotionStartedError, StaleRevisionError),
 )
-def change_banner(ctx: Context, banner_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def update_banner(ctx: Context, banner_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change a banner that has not ended."""
     BANNERS.update(
         ctx.session,
@@ -147,16 +148,16 @@ def list_vibes(ctx: Context, query: dict[str, Any]) -> Page:
 
 
 @vibe_area.get(
-    "/<string:vibe>",
+    "/<string:vibe_id>",
     auth=PUBLIC,
     limit=SharedLimit.CALLER_TIER,
     reply=VibeView,
     cache=300,
     tags=_VIBE_CACHE_TAGS,
 )
-def get_vibe(ctx: Context, vibe: str) -> dict[str, Any]:
+def get_vibe(ctx: Context, vibe_id: str) -> dict[str, Any]:
     """Fetch a running vibe by id or slug, with all its products."""
-    return vibes.fetch_running_vibe(ctx.session, vibe=vibe, now=ctx.now, media_base_url=ctx.media_base_url)
+    return vibes.fetch_running_vibe(ctx.session, vibe=vibe_id, now=ctx.now, media_base_url=ctx.media_base_url)
 
 
 @vibe_area.get(
@@ -195,6 +196,8 @@ def create_vibe(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     body=ChangeVibe,
     reply=StaffVibe,
     raises=(
+        # For another word than an id, which only the GET route takes.
+        MethodNotAllowedError,
         ConflictOfInterestError,
         PromotionEndedError,
         PromotionStartedError,
@@ -202,7 +205,7 @@ def create_vibe(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
         StaleRevisionError,
     ),
 )
-def change_vibe(ctx: Context, vibe_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def update_vibe(ctx: Context, vibe_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change a vibe that has not ended."""
     vibes.update_vibe(
         ctx.session,
@@ -220,7 +223,7 @@ def change_vibe(ctx: Context, vibe_id: UUID, body: dict[str, Any]) -> dict[str, 
     auth=PRODUCT_STAFF,
     limit=SharedLimit.CALLER_TIER,
     reply=Deleted,
-    raises=(PromotionEndedError,),
+    raises=(MethodNotAllowedError, PromotionEndedError),
 )
 def end_vibe(ctx: Context, vibe_id: UUID) -> dict[str, Any]:
     """End a vibe now."""
@@ -237,7 +240,7 @@ def end_vibe(ctx: Context, vibe_id: UUID) -> dict[str, Any]:
     cache=300,
     tags=(cache_tags.FEATURED, cache_tags.PRODUCTS),
 )
-def list_featured(ctx: Context, query: dict[str, Any]) -> Page:
+def list_featured_products(ctx: Context, query: dict[str, Any]) -> Page:
     """List featured products in the order chosen by staff."""
     return featured.list_featured_cards(
         ctx.session,
@@ -255,7 +258,7 @@ def list_featured(ctx: Context, query: dict[str, Any]) -> Page:
     query=StaffPromotionQuery,
     reply=StaffFeatured(many=True),
 )
-def list_featured_for_staff(ctx: Context, query: dict[str, Any]) -> Page:
+def list_featured_products_for_staff(ctx: Context, query: dict[str, Any]) -> Page:
     """List featured products in any state for staff, newest first."""
     return _list_for_staff(ctx, featured.FEATURED_TABLE, query)
 
@@ -296,7 +299,7 @@ def feature_product(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
         StaleRevisionError,
     ),
 )
-def change_featured(ctx: Context, entry_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+def update_featured_product(ctx: Context, entry_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
     """Change the position or the period of a featured product."""
     featured.update_featured_product(
         ctx.session,
@@ -315,7 +318,7 @@ def change_featured(ctx: Context, entry_id: UUID, body: dict[str, Any]) -> dict[
     reply=Deleted,
     raises=(ConflictOfInterestError, PromotionEndedError),
 )
-def end_featured(ctx: Context, entry_id: UUID) -> dict[str, Any]:
+def end_featured_product(ctx: Context, entry_id: UUID) -> dict[str, Any]:
     """Stop featuring a product now."""
     featured.end_featured_product(ctx.session, ctx.act, entry_id=entry_id)
     return {"deleted": True, "id": entry_id}
@@ -330,7 +333,7 @@ def end_featured(ctx: Context, entry_id: UUID) -> dict[str, Any]:
     cache=60,
     tags=(cache_tags.FLASH_SALES, cache_tags.PRODUCTS),
 )
-def list_active(ctx: Context, query: dict[str, Any]) -> Page:
+def list_active_flash_sales(ctx: Context, query: dict[str, Any]) -> Page:
     """List running flash sales with units left, the next to end first."""
     return _list_public(ctx, state=listing.RUNNING, campus=query.get("campus"))
 
@@ -399,7 +402,7 @@ def create_flash_sale(ctx: Context, body: dict[str, Any]) -> Any:
         StaleRevisionError,
     ),
 )
-def change_flash_sale(ctx: Context, sale_id: UUID, body: dict[str, Any]) -> Any:
+def update_flash_sale(ctx: Context, sale_id: UUID, body: dict[str, Any]) -> Any:
     """Change a flash sale that has not ended."""
     discounted = any(name in body for name in _DISCOUNT_FIELDS)
     flash_sales.update_flash_sale(

@@ -10,6 +10,8 @@ from blueprints.catalog.products.schemas import CampusQuery, ProductCard
 from blueprints.http.field_docs import doc
 from blueprints.http.fields import (
     Choice,
+    ClearableFields,
+    ClearList,
     CursorQuery,
     ExpectedRevision,
     FullMatch,
@@ -105,14 +107,14 @@ _image_id = partial(Uuid, metadata={"description": "Id of an uploaded image."})
 class _PromotionFields(Schema):
     position = _position()
     starts_at = _starts_at()
-    ends_at = Timestamp(allow_none=True, metadata={"description": "Null for an open end."})
+    ends_at = Timestamp(metadata={"description": "Omit for an open end."})
 
 
 class _PicturedPromotionFields(_PromotionFields):
     example_omits = frozenset({"image_url"})
 
     title = SingleLineText(max_length=120, metadata=doc("Title.", "Matriculation week"))
-    campus_id = Uuid(allow_none=True, metadata={"description": "Null for all campuses."})
+    campus_id = Uuid(metadata={"description": "Omit for all campuses."})
 
     @validates_schema
     def check_picture(self, data: dict[str, Any], **_kwargs: Any) -> None:
@@ -122,17 +124,20 @@ class _PicturedPromotionFields(_PromotionFields):
 
 
 class _BannerFields(_PicturedPromotionFields):
-    subtitle = SingleLineText(max_length=200, allow_none=True)
+    subtitle = SingleLineText(
+        max_length=200,
+    )
     image_id = _image_id()
     image_url = HttpUrl()
-    link = SafeLink(allow_none=True)
+    link = SafeLink()
     placement = Choice(*banners.PLACEMENTS)
 
 
-class ChangeBanner(_BannerFields, ExpectedRevision):
+class ChangeBanner(_BannerFields, ClearableFields, ExpectedRevision):
     """Changes to a banner. Omitted fields stay unchanged."""
 
     example_omits = frozenset({"image_url", "starts_at"})
+    clear = ClearList("endsAt", "campusId", "subtitle", "link")
 
 
 class AddBanner(_BannerFields):
@@ -210,15 +215,16 @@ class _VibeFields(_PicturedPromotionFields):
         max_length=1_000,
         metadata=doc("Introduction to the products.", "Everything for the first week."),
     )
-    image_id = _image_id(allow_none=True)
-    image_url = HttpUrl(allow_none=True)
+    image_id = _image_id()
+    image_url = HttpUrl()
     product_ids = _product_ids(metadata={"description": "All products in display order."})
 
 
-class ChangeVibe(_VibeFields, ExpectedRevision):
+class ChangeVibe(_VibeFields, ClearableFields, ExpectedRevision):
     """Changes to a vibe. Omitted fields stay unchanged."""
 
     example_omits = frozenset({"image_url", "starts_at", "slug"})
+    clear = ClearList("endsAt", "campusId", "imageId", "imageUrl")
 
 
 class AddVibe(_VibeFields):
@@ -275,13 +281,14 @@ class AddFeatured(_PromotionFields):
 
     product_id = Uuid(required=True)
     position = _position(load_default=0)
-    ends_at = Timestamp(allow_none=True, load_default=None, metadata={"description": "Null for an open end."})
+    ends_at = Timestamp(load_default=None, metadata={"description": "Omit for an open end."})
 
 
-class ChangeFeatured(_PromotionFields, ExpectedRevision):
+class ChangeFeatured(_PromotionFields, ClearableFields, ExpectedRevision):
     """Changes to the position or the period of a featured product. Omitted fields stay unchanged."""
 
     example_omits = frozenset({"starts_at"})
+    clear = ClearList("endsAt")
 
 
 class StaffFeatured(_Promotion, _StaffPromotion):
@@ -314,8 +321,7 @@ _sale_quantity = partial(
     StrictInteger,
     minimum=1,
     maximum=flash_sales.MAX_QUANTITY,
-    allow_none=True,
-    metadata={"description": "Units at the sale price; null for no limit."},
+    metadata={"description": "Units at the sale price; omit for no limit."},
 )
 
 
@@ -335,10 +341,11 @@ class _FlashSaleFields(Schema):
             raise ValidationError("Send either `salePriceMinor` or `percentOff`.", "salePriceMinor")
 
 
-class ChangeFlashSale(_FlashSaleFields, ExpectedRevision):
+class ChangeFlashSale(_FlashSaleFields, ClearableFields, ExpectedRevision):
     """Changes to a flash sale. Omitted fields stay unchanged."""
 
     example_omits = frozenset({"sale_price_minor", "starts_at", "ends_at"})
+    clear = ClearList("quantity")
 
 
 class AddFlashSale(_FlashSaleFields):

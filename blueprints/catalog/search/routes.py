@@ -60,7 +60,7 @@ def search_products(ctx: Context, query: dict[str, Any]) -> Page:
     cache=900,
     tags=(cache_tags.CATEGORIES,),
 )
-def suggest(ctx: Context, query: dict[str, Any]) -> list[dict[str, Any]]:
+def suggest_searches(ctx: Context, query: dict[str, Any]) -> list[dict[str, Any]]:
     """Suggest titles, categories and stores with a word that has the typed prefix."""
     return suggestions.suggest(
         ctx.session,
@@ -123,7 +123,7 @@ def create_synonyms(ctx: Context, body: dict[str, Any]) -> SearchSynonyms:
     reply=SynonymGroupView,
     raises=(StaleRevisionError,),
 )
-def change_synonyms(ctx: Context, synonyms_id: UUID, body: dict[str, Any]) -> SearchSynonyms:
+def update_synonyms(ctx: Context, synonyms_id: UUID, body: dict[str, Any]) -> SearchSynonyms:
     """Replace the terms of a synonym group."""
     return synonyms.update_synonyms(
         ctx.session,

@@ -26,7 +26,7 @@ area = ContractBlueprint("batches", "/api/payouts/batches", "Payout batches, for
 
 
 @area.get("", auth=FINANCE, limit="30/minute", query=BatchQuery, reply=PayoutBatchRow(many=True))
-def list_batches(ctx: Context, query: dict[str, Any]) -> TablePage:
+def list_payout_batches(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List payout batches, the latest first; by default batches that are not yet disbursed."""
     return queries.list_batches(
         ctx.session, status=query["status"], starts=query["from_"], ends=query["to"], page=ctx.table
@@ -38,7 +38,7 @@ def list_batches(ctx: Context, query: dict[str, Any]) -> TablePage:
     idempotent=Idempotency.OPTIONAL,
     raises=(ConflictOfInterestError, InsufficientFundsError, staging.NothingToStageError),
 )  # fmt: skip
-def stage_batch(ctx: Context, body: dict[str, Any]) -> queries.StagedBatch:
+def stage_payout_batch(ctx: Context, body: dict[str, Any]) -> queries.StagedBatch:
     """Stage a payout batch of payable balances and requested payouts. Staging counts as the first approval."""
     return queries.show_staged_batch(
         ctx.session,
@@ -49,7 +49,7 @@ def stage_batch(ctx: Context, body: dict[str, Any]) -> queries.StagedBatch:
 @area.get(
     "/<uuid:batch_id>", auth=FINANCE, limit="30/minute", query=BatchDetailQuery, reply=PayoutBatchDetail
 )
-def show_batch(ctx: Context, batch_id: UUID, query: dict[str, Any]) -> Page:
+def get_payout_batch(ctx: Context, batch_id: UUID, query: dict[str, Any]) -> Page:
     """Show a payout batch with risk totals and a page of payments, the riskiest first."""
     return detail.show_batch_detail(
         ctx.session, batch_id=batch_id, risk=query["risk"], page=ctx.page, now=ctx.now
@@ -64,7 +64,7 @@ def show_batch(ctx: Context, batch_id: UUID, query: dict[str, Any]) -> Page:
         decisions.EmptyBatchError, IllegalTransitionError,
     ),
 )  # fmt: skip
-def approve_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> queries.BatchView:
+def approve_payout_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> queries.BatchView:
     """Approve a payout batch. The second officer's approval makes the batch ready for dispatch."""
     decisions.approve_batch(
         ctx.session,
@@ -81,7 +81,7 @@ def approve_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> queries
     idempotent=Idempotency.OPTIONAL,
     raises=(ConflictOfInterestError, IllegalTransitionError),
 )  # fmt: skip
-def reject_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> queries.BatchView:
+def reject_payout_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> queries.BatchView:
     """Reject a payout batch, and return the amounts to the payees' balances."""
     decisions.reject_batch(ctx.session, batch_id=batch_id, act=ctx.act, reason=body["reason"])
     return queries.show_batch(ctx.session, batch_id=batch_id)
@@ -92,7 +92,7 @@ def reject_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> queries.
     idempotent=Idempotency.OPTIONAL,
     raises=(ConflictOfInterestError, decisions.EmptyBatchError, IllegalTransitionError),
 )  # fmt: skip
-def exclude_payments(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> queries.BatchView:
+def exclude_payments_from_batch(ctx: Context, batch_id: UUID, body: dict[str, Any]) -> queries.BatchView:
     """Exclude payments from a payout batch. The rest needs two approvals again."""
     decisions.exclude_payments(
         ctx.session, batch_id=batch_id, payout_ids=body["intent_ids"], act=ctx.act, reason=body["reason"]

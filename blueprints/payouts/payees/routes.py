@@ -29,7 +29,7 @@ from blueprints.payouts.payees.schemas import (
     VendorDebtView,
     VendorSelectionQuery,
 )
-from marketplace.kernel.errors import PermissionRequiredError
+from marketplace.kernel.errors import NotFoundError, PermissionRequiredError
 from marketplace.kernel.paging import TablePage
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.payouts import withdrawals
@@ -72,9 +72,9 @@ def list_payouts(ctx: Context, query: dict[str, Any]) -> TablePage:
     limit=SharedLimit.CALLER_TIER,
     query=VendorSelectionQuery,
     reply=VendorBalanceView,
-    raises=(PermissionRequiredError,),
+    raises=(NotFoundError, PermissionRequiredError),
 )
-def balance(ctx: Context, query: dict[str, Any]) -> balances.StoreBalance:
+def get_vendor_balance(ctx: Context, query: dict[str, Any]) -> balances.StoreBalance:
     """Show a vendor's balance: available, in escrow, in transit, and on hold with the reasons."""
     store = stores.resolve_store_for_caller(ctx.session, caller=ctx.user, vendor_id=query["vendor_id"])
     return balances.show_store_balance(ctx.session, vendor_id=store.id, now=ctx.now)
@@ -83,9 +83,9 @@ def balance(ctx: Context, query: dict[str, Any]) -> balances.StoreBalance:
 @area.get(
     "/statement", auth=VENDOR_OR_STAFF, limit="10/minute", query=StatementQuery, reply=StatementView, csv=True,
     pdf=True,
-    raises=(PermissionRequiredError,),
+    raises=(NotFoundError, PermissionRequiredError),
 )  # fmt: skip
-def statement(ctx: Context, query: dict[str, Any]) -> statements.VendorStatement | Response:
+def get_vendor_statement(ctx: Context, query: dict[str, Any]) -> statements.VendorStatement | Response:
     """Show a vendor's statement of a period as JSON, CSV or PDF."""
     store = stores.resolve_store_for_caller(ctx.session, caller=ctx.user, vendor_id=query["vendor_id"])
     period = statements.resolve_period(query["from_"], query["to"], now=ctx.now)
@@ -118,7 +118,7 @@ def statement(ctx: Context, query: dict[str, Any]) -> statements.VendorStatement
     idempotent=Idempotency.OPTIONAL,
     raises=(IllegalTransitionError, withdrawals.PayoutNotCancellableError),
 )  # fmt: skip
-def cancel(ctx: Context, payout_id: UUID) -> payout_history.PayoutView:
+def cancel_payout(ctx: Context, payout_id: UUID) -> payout_history.PayoutView:
     """Cancel a payout that the caller requested and that is not in a batch yet."""
     return withdrawals.cancel_request(ctx.session, payout_id=payout_id, caller=ctx.user, now=ctx.now)
 

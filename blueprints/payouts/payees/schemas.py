@@ -8,6 +8,8 @@ from blueprints.http.fields import (
     AccountNumber,
     BankCode,
     Choice,
+    ClearableFields,
+    ClearList,
     DateRangeQuery,
     ExpectedRevision,
     Identified,
@@ -24,6 +26,7 @@ from blueprints.http.fields import (
     sort_choice,
 )
 from marketplace.kernel import demo_ids
+from marketplace.ledger.accounts import TRANSACTION_KINDS
 from marketplace.payouts import states
 from marketplace.payouts.payees import balances, holds, payout_history
 
@@ -250,7 +253,9 @@ class StatementEntry(Schema):
     """A ledger entry and the resulting balance: the amount payable to the vendor minus the vendor's debt."""
 
     at = Timestamp(required=True, metadata=doc("Time of the entry.", DELIVERED_AT))
-    kind = fields.String(required=True, metadata=doc("Kind of the ledger transaction.", "release"))
+    kind = Choice(
+        *TRANSACTION_KINDS, required=True, metadata=doc("Kind of the ledger transaction.", "release")
+    )
     description = fields.String(
         required=True, metadata=doc("Description in a sentence.", "Escrow of order CM-100001 released")
     )
@@ -337,22 +342,19 @@ class SetBankAccount(Schema):
 
 
 class UpdateStorePolicies(Schema):
-    """Changes to a store's policies. Omitted fields stay unchanged, and null removes a policy."""
+    """Changes to a store's policies. Omitted fields stay unchanged."""
 
     returns = Text(
         max_length=_MAX_POLICY_LENGTH,
-        allow_none=True,
-        metadata=doc("Returns; null removes the policy.", "Returns within two days."),
+        metadata=doc("Returns.", "Returns within two days."),
     )
     delivery = Text(
         max_length=_MAX_POLICY_LENGTH,
-        allow_none=True,
-        metadata=doc("Delivery; null removes the policy.", "Orders before noon go out the same day."),
+        metadata=doc("Delivery.", "Orders before noon go out the same day."),
     )
     warranty = Text(
         max_length=_MAX_POLICY_LENGTH,
-        allow_none=True,
-        metadata=doc("Warranty; null removes the policy.", "One month on electronics."),
+        metadata=doc("Warranty.", "One month on electronics."),
     )
 
 
@@ -360,19 +362,17 @@ class SetStoreVacation(Schema):
     """A store's vacation, until a time or until the store ends the vacation."""
 
     until = Timestamp(
-        allow_none=True,
         load_default=None,
-        metadata=doc("End of the vacation; null without a known end.", PROMOTION_END),
+        metadata=doc("End of the vacation, if known.", PROMOTION_END),
     )
     note = Text(
         max_length=300,
-        allow_none=True,
         load_default=None,
-        metadata=doc("Note for buyers; null without a note.", "Back after the exams."),
+        metadata=doc("Note for buyers.", "Back after the exams."),
     )
 
 
-class UpdateStoreProfile(ExpectedRevision):
+class UpdateStoreProfile(ClearableFields, ExpectedRevision):
     """Changes to a store's profile. Omitted fields stay unchanged."""
 
     display_name = SingleLineText(min_length=2, max_length=80)
@@ -389,6 +389,7 @@ class UpdateStoreProfile(ExpectedRevision):
         SetBankAccount,
         metadata=doc("New bank account for payouts. Payouts are on hold for 24 hours after a change."),
     )
+    clear = ClearList("policies.returns", "policies.delivery", "policies.warranty")
 
 
 class StorePoliciesView(Schema):

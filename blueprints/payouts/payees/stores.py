@@ -24,7 +24,7 @@ area = ContractBlueprint("vendors", "/api/vendors", "Store profiles, with the ba
 
 
 @area.get("/profile/<uuid:vendor_id>", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, reply=StoreProfileView)
-def show_profile(ctx: Context, vendor_id: UUID) -> dict[str, Any]:
+def get_store_profile(ctx: Context, vendor_id: UUID) -> dict[str, Any]:
     """Show a store's profile. The owner also sees the bank account and the payout holds."""
     profile = stores.show_store_profile(
         ctx.session, vendor_id=vendor_id, viewer_id=ctx.caller.id if ctx.caller else None, now=ctx.now
@@ -38,7 +38,7 @@ def show_profile(ctx: Context, vendor_id: UUID) -> dict[str, Any]:
     phased=True,
     raises=(StaleRevisionError, UnknownBankAccountError),
 )  # fmt: skip
-def update_profile(ctx: Context, vendor_id: UUID, body: dict[str, Any]) -> FinalPhase:
+def update_store_profile(ctx: Context, vendor_id: UUID, body: dict[str, Any]) -> FinalPhase:
     """Change the caller's store profile. Payouts to a new bank account are on hold for 24 hours."""
     revision = expected_revision(body.get("revision"))
     bank_account_input = body.get("bank_account")

@@ -23,7 +23,7 @@ area = ContractBlueprint("wallet", "/api/wallet", "The caller's wallet, and cash
 
 
 @area.get("", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=WalletView)
-def balance(ctx: Context) -> balances.WalletBalance:
+def get_wallet(ctx: Context) -> balances.WalletBalance:
     """Show the balance of the caller's wallet, and the part that can be paid out.
 
     `GET /api/transactions` lists the entries of the wallet.
@@ -34,7 +34,7 @@ def balance(ctx: Context) -> balances.WalletBalance:
 @area.get(
     "/bank-account", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=BankAccountView(many=True)
 )
-def list_accounts(ctx: Context) -> list[bank_accounts.OwnAccount]:
+def list_bank_accounts(ctx: Context) -> list[bank_accounts.OwnAccount]:
     """List the caller's bank accounts for payouts, the current account first."""
     return bank_accounts.list_account_history(ctx.session, user_id=ctx.user.id, now=ctx.now)
 

@@ -29,7 +29,7 @@ area = ContractBlueprint("reconciliation", "/api/payouts", "Reconciliation of th
     status=202,
     raises=(run.ReconciliationRunningError, run.ReconciliationStuckError),
 )  # fmt: skip
-def start(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+def start_reconciliation(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     """Start a reconciliation of the ledger with the gateway, in the background."""
     run_id = run.start_reconciliation(
         ctx.session,
@@ -45,7 +45,7 @@ def start(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     "/reconciliations", auth=FINANCE, limit=SharedLimit.CALLER_TIER, query=ReconciliationQuery,
     reply=ReconciliationView(many=True),
 )  # fmt: skip
-def list_runs(ctx: Context, query: dict[str, Any]) -> TablePage:
+def list_reconciliations(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List reconciliation runs, the latest first."""
     return queries.list_runs(ctx.session, status=query["status"], page=ctx.table)
 
@@ -53,7 +53,7 @@ def list_runs(ctx: Context, query: dict[str, Any]) -> TablePage:
 @area.get(
     "/reconciliations/<uuid:run_id>", auth=FINANCE, limit=SharedLimit.CALLER_TIER, reply=ReconciliationDetail
 )
-def show_run(ctx: Context, run_id: UUID) -> queries.RunDetail:
+def get_reconciliation(ctx: Context, run_id: UUID) -> queries.RunDetail:
     """Show a reconciliation run with totals, differences and suggested resolutions."""
     return queries.show_run(ctx.session, run_id=run_id)
 
@@ -62,7 +62,7 @@ def show_run(ctx: Context, run_id: UUID) -> queries.RunDetail:
     "/reconciliations/<uuid:run_id>/exceptions", auth=FINANCE, limit=SharedLimit.CALLER_TIER, query=FindingQuery,
     reply=FindingView(many=True),
 )  # fmt: skip
-def list_exceptions(ctx: Context, run_id: UUID, query: dict[str, Any]) -> TablePage:
+def list_reconciliation_differences(ctx: Context, run_id: UUID, query: dict[str, Any]) -> TablePage:
     """List the differences that a reconciliation run found."""
     return queries.list_exceptions(
         ctx.session,
@@ -83,7 +83,9 @@ def list_exceptions(ctx: Context, run_id: UUID, query: dict[str, Any]) -> TableP
         SecondApproverRequiredError, resolution.SupersededRunError,
     ),
 )  # fmt: skip
-def resolve(ctx: Context, run_id: UUID, exception_id: UUID, body: dict[str, Any]) -> resolution.Resolution:
+def resolve_reconciliation_difference(
+    ctx: Context, run_id: UUID, exception_id: UUID, body: dict[str, Any]
+) -> resolution.Resolution:
     """Resolve a difference of the latest reconciliation run: poll the gateway, or accept the difference."""
     return resolution.resolve_difference(
         ctx.session,

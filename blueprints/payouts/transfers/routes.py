@@ -24,7 +24,7 @@ from blueprints.payouts.transfers.schemas import (
     TransferExceptionRow,
     VoidedPayout,
 )
-from marketplace.kernel.errors import ConflictOfInterestError, ValidationError
+from marketplace.kernel.errors import ConflictOfInterestError, NotFoundError, ValidationError
 from marketplace.kernel.paging import TablePage
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import InsufficientFundsError
@@ -41,6 +41,7 @@ area = ContractBlueprint("payout-dispatch", "/api/payouts", "Dispatch and follow
     "/dispatch", auth=VENDOR_OR_FINANCE_AAL2, limit="5/minute", body=DispatchPayouts, reply=DispatchedPayouts,
     status=202, idempotent=Idempotency.REQUIRED,
     raises=(
+        NotFoundError,
         dispatch.ChangedSinceApprovalError, ConflictOfInterestError, EmptyBatchError,
         withdrawals.EscrowLockedError, FeatureUnavailableError, IllegalTransitionError,
         withdrawals.InsufficientBalanceError, InsufficientFundsError, dispatch.PayeesOnHoldError,
@@ -69,7 +70,7 @@ def dispatch_payouts(ctx: Context, body: dict[str, Any]) -> dispatch.DispatchedP
     query=TransferExceptionQuery,
     reply=TransferExceptionRow(many=True),
 )
-def list_exceptions(ctx: Context, query: dict[str, Any]) -> TablePage:
+def list_transfer_exceptions(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List failed, reversed and unrecognized transfers."""
     return admin_queries.list_exceptions(
         ctx.session, status=query["status"], outcome=query["outcome"], page=ctx.table
@@ -81,7 +82,9 @@ def list_exceptions(ctx: Context, query: dict[str, Any]) -> TablePage:
     reply=ResolvedTransferException, idempotent=Idempotency.OPTIONAL,
     raises=(ConflictOfInterestError, exceptions.PayoutExceptionAlreadyResolvedError),
 )  # fmt: skip
-def resolve_exception(ctx: Context, exception_id: UUID, body: dict[str, Any]) -> models.PayoutException:
+def resolve_transfer_exception(
+    ctx: Context, exception_id: UUID, body: dict[str, Any]
+) -> models.PayoutException:
     """Resolve a transfer exception with a note. No money moves."""
     return exceptions.resolve_exception(
         ctx.session,
@@ -98,7 +101,7 @@ def resolve_exception(ctx: Context, exception_id: UUID, body: dict[str, Any]) ->
     query=StalledPayoutQuery,
     reply=StalledPayoutRow(many=True),
 )
-def list_stalled(ctx: Context, query: dict[str, Any]) -> TablePage:
+def list_stalled_payouts(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List payouts that have been in transit for more than 48 hours."""
     return admin_queries.list_stalled_payouts(ctx.session, page=ctx.table, now=ctx.now)
 

@@ -138,7 +138,7 @@ class OfficerNote(Schema):
 class ResolvedTransferException(Identified):
     """A resolved transfer exception."""
 
-    status = Choice("resolved", required=True, metadata=doc("Always `resolved`.", "resolved"))
+    status = Choice("open", "resolved", required=True, metadata=doc("Always `resolved`.", "resolved"))
     resolution_note = fields.String(required=True)
     resolved_at = Timestamp(required=True)
 
@@ -197,4 +197,4 @@ class PolledPayout(Identified):
 class VoidedPayout(PolledPayout):
     """A voided payout; the amount is back in the payee's balance."""
 
-    status = Choice(states.FAILED, required=True, metadata=doc("Always `failed`.", "failed"))
+    status = Choice(*_PAYOUT_STATUSES, required=True, metadata=doc("Always `failed`.", "failed"))

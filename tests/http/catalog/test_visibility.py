@@ -108,7 +108,7 @@ LISTINGS: dict[str, Callable[[Scene], set[UUID]]] = {
     "/api/flash-sales/active": on_sale("/api/flash-sales/active"),
     "/api/flash-sales": on_sale("/api/flash-sales"),
     "/api/vibes": of_vibes,
-    "/api/vibes/<string:vibe>": of_vibe,
+    "/api/vibes/<string:vibe_id>": of_vibe,
 }
 NOT_LISTINGS = {
     "/api/products/categories",  # tested separately below

@@ -143,22 +143,22 @@ def test_valid_body_is_normalized_and_renamed(probe: FlaskClient) -> None:
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("text", ["", "  ", "x" * 21, "a\0b", "\x1b[31m", "a\x7f", 7, None, True, ["x"], {}]),
-        ("line", ["", "\n", "x" * 21, "a\0", 7, None]),
-        ("number", ["7", 7.0, 7.5, 1e3, True, None, [], 2**63, -(2**63) - 1, 2**64, 10**30, "", "0x7"]),
-        ("priceMinor", [-1, 10**15 + 1, "100", 100.0, 0.1, None, True]),
-        ("flag", ["true", 1, 0, "yes", None, "", []]),
-        ("ownerId", ["7", "", uuid4.__name__, "0b7c9a526a3e4f5e9d0e2f1c8f6a7b11", 7, None, [], "é" * 36]),
-        ("kind", ["blue", "", "Red", " red", 7, None, ["red"]]),
+        ("text", ["", "  ", "x" * 21, "a\0b", "\x1b[31m", "a\x7f", 7, True, ["x"], {}]),
+        ("line", ["", "\n", "x" * 21, "a\0", 7]),
+        ("number", ["7", 7.0, 7.5, 1e3, True, [], 2**63, -(2**63) - 1, 2**64, 10**30, "", "0x7"]),
+        ("priceMinor", [-1, 10**15 + 1, "100", 100.0, 0.1, True]),
+        ("flag", ["true", 1, 0, "yes", "", []]),
+        ("ownerId", ["7", "", uuid4.__name__, "0b7c9a526a3e4f5e9d0e2f1c8f6a7b11", 7, [], "é" * 36]),
+        ("kind", ["blue", "", "Red", " red", 7, ["red"]]),
         (
             "moment",
-            ["2026-11-21", "2026-11-21T10:00:00", "now", "", 7, None, [], "0001-01-01T00:00:00+23:00"],
+            ["2026-11-21", "2026-11-21T10:00:00", "now", "", 7, [], "0001-01-01T00:00:00+23:00"],
         ),
         ("website", ["shop", "ftp://shop.example", "javascript:alert(1)", "", 7, "https://x/" + "y" * 2000]),
-        ("latitude", [90.001, -91, "5", True, None, []]),
-        ("phone", ["7", "", "+14155550100", 8031234567, None, "0803123456\u0667"]),
-        ("tags", ["a", ["a", "a"], ["a", "b", "c", "d"], [""], [7], None, {"0": "a"}]),
-        ("items", [{}, "x", [[]], ["x"], [None], [{}] * 6, None]),
+        ("latitude", [90.001, -91, "5", True, []]),
+        ("phone", ["7", "", "+14155550100", 8031234567, "0803123456\u0667"]),
+        ("tags", ["a", ["a", "a"], ["a", "b", "c", "d"], [""], [7], {"0": "a"}]),
+        ("items", [{}, "x", [[]], ["x"], [None], [{}] * 6]),
     ],
 )
 def test_each_field_refuses_invalid_values(probe: FlaskClient, name: str, values: list[Any]) -> None:
@@ -167,6 +167,13 @@ def test_each_field_refuses_invalid_values(probe: FlaskClient, name: str, values
         refused = faults(send(probe, json.dumps({name: value}).encode()))
         assert refused, value
         assert all(fault == name or fault.startswith((f"{name}[", f"{name}.")) for fault in refused), value
+
+
+def test_null_means_that_an_optional_field_is_left_out(probe: FlaskClient) -> None:
+    names = [field.data_key for field in Everything().fields.values()]
+    assert send(probe, orjson.dumps(dict.fromkeys(names))).json["data"] == {}
+    given = {"items": [{"productId": None, "quantity": 1}], "tags": [None], "unknown": None}
+    assert sorted(faults(send(probe, orjson.dumps(given)))) == ["items[0].productId", "tags[0]", "unknown"]
 
 
 def test_each_fault_is_listed_once_with_path(probe: FlaskClient) -> None:

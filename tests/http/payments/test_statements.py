@@ -43,7 +43,7 @@ def credit(shop_client: ShopClient, minor: int, *, description: str = "A gift", 
     with shop_client.database.transaction() as session:
         post_transaction(
             session,
-            kind="gift",
+            kind="reward",
             source=uuid4().hex,
             description=description,
             postings=[
@@ -87,9 +87,9 @@ def test_statement_is_paginated_and_filtered(shop_client: ShopClient) -> None:
     for minute in range(5):
         credit(shop_client, minute + 1, minutes=minute)
 
-    first = shop_client.get(TRANSACTIONS, shop_client.buyer, limit=2, kind="gift")
+    first = shop_client.get(TRANSACTIONS, shop_client.buyer, limit=2, kind="reward")
     cursor = first.json["meta"]["next_cursor"]
-    second = shop_client.get(TRANSACTIONS, shop_client.buyer, limit=2, kind="gift", cursor=cursor)
+    second = shop_client.get(TRANSACTIONS, shop_client.buyer, limit=2, kind="reward", cursor=cursor)
     assert [entry["amountMinor"] for entry in first.json["data"] + second.json["data"]] == [5, 4, 3, 2]
 
     period = {"from": later(minutes=1).isoformat(), "to": later(minutes=3).isoformat()}
@@ -103,7 +103,9 @@ def test_statement_is_paginated_and_filtered(shop_client: ShopClient) -> None:
     assert by_time["data"] + rest["data"] == within
     assert rest["meta"]["has_more"] is False
     assert faults(shop_client.get(TRANSACTIONS, shop_client.buyer, cursor=cursor)) == ["cursor"]
-    assert faults(shop_client.get(TRANSACTIONS, shop_client.vendor, cursor=cursor, kind="gift")) == ["cursor"]
+    assert faults(shop_client.get(TRANSACTIONS, shop_client.vendor, cursor=cursor, kind="reward")) == [
+        "cursor"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -243,5 +245,5 @@ class TestCsv:
         def minors(**query: str) -> list[str]:
             return [row[COLUMNS.index("amountMinor")] for row in as_csv(shop_client, **query)[1:]]
 
-        assert minors() == minors(kind="gift") == ["7", "6", "5", "4", "3", "2", "1"]
+        assert minors() == minors(kind="reward") == ["7", "6", "5", "4", "3", "2", "1"]
         assert minors(to=later(minutes=5).isoformat()) == ["5", "4", "3", "2", "1"]

@@ -77,7 +77,12 @@ class TestProfileChange:
         assert first["policies"] == {"returns": "7 days", "delivery": "On foot", "warranty": None}
 
         second = change_profile(
-            shop_client, {"description": "New lamps.", "policies": {"delivery": None, "warranty": "A year"}}
+            shop_client,
+            {
+                "description": "New lamps.",
+                "policies": {"returns": None, "warranty": "A year"},
+                "clear": ["policies.delivery"],
+            },
         )
         assert second["policies"] == {"returns": "7 days", "delivery": None, "warranty": "A year"}
         assert (second["displayName"], second["description"]) == ("Ngozi's Light", "New lamps.")
@@ -130,7 +135,8 @@ class TestProfileChange:
             ({"vacationMode": True}, ["vacationMode"]),
             ({"bankAccount": {"bankCode": "058"}}, ["bankAccount.accountNumber"]),
             ({"bankAccount": {"bankCode": "058", "accountNumber": "22345678901"}}, ["bankAccount.accountNumber"]),
-            ({"bankAccount": None}, ["bankAccount"]),
+            ({"policies": {"returns": "x"}, "clear": ["policies.returns"]}, ["clear"]),
+            ({"clear": ["description"]}, ["clear[0]"]),
             ({"verified": True}, ["verified"]),
             ({"slug": "new-slug"}, ["slug"]),
             # Contact details would move trades outside escrow.

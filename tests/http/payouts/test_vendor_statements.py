@@ -90,8 +90,8 @@ class TestStatement:
 
         assert found["vendor"] == {"id": str(payee.store_id), "displayName": "Ṣọlá's ₦ Lights"}
         assert lines(found) == [
-            ("deposit", "vendor_payable", "credit", 400_000, 1_300_000),
-            ("clawback", "vendor_receivable", "debit", 250_000, 1_050_000),
+            ("reward", "vendor_payable", "credit", 400_000, 1_300_000),
+            ("refund", "vendor_receivable", "debit", 250_000, 1_050_000),
             # Collecting a debt moves money between two accounts of the vendor, so the balance stays equal.
             ("clawback_collected", "vendor_payable", "debit", 250_000, 800_000),
             ("clawback_collected", "vendor_receivable", "credit", 250_000, 1_050_000),

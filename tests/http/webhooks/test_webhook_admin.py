@@ -288,7 +288,7 @@ class TestReplaying:
         self, shop_client: ShopClient, officer: dict[str, str]
     ) -> None:
         inbox_id = dead_letter(shop_client, b"[]")
-        for body in ({"dryRun": "yes"}, {"dryRun": None}, {"force": True}, []):
+        for body in ({"dryRun": "yes"}, {"force": True}, {"force": None}, []):
             assert problem_of(shop_client.post(f"{PATH}/{inbox_id}/replay", officer, body)) == (
                 422,
                 "VALIDATION_FAILED",

@@ -152,7 +152,7 @@ def test_banner_list_is_cached_until_staff_change_a_banner(stage: Stage) -> None
         ({"imageUrl": "javascript:alert(1)"}, ["imageUrl"]),
         ({"imageUrl": "/local.webp"}, ["imageUrl"]),
         ({"imageId": str(uuid4())}, ["imageId"]),
-        ({"imageUrl": None}, ["imageUrl"]),
+        ({"imageUrl": None}, ["imageId"]),
         ({"placement": "footer"}, ["placement"]),
         ({"title": "  "}, ["title"]),
         ({"title": "x" * 121}, ["title"]),

@@ -85,10 +85,10 @@ def test_overlapping_entries_of_same_product_are_refused(stage: Stage) -> None:
     ):
         refused = stage.post(PATH, productId=str(product_id), **window)
         assert (refused.status_code, faults_of(refused)) == (409, ["startsAt"])
-    assert stage.put(f"{PATH}/{first['id']}", endsAt=None).status_code == 409
-    assert stage.put(f"{PATH}/{second['id']}", endsAt=None).status_code == 200
+    assert stage.put(f"{PATH}/{first['id']}", clear=["endsAt"]).status_code == 409
+    assert stage.put(f"{PATH}/{second['id']}", clear=["endsAt"]).status_code == 200
     stage.client.delete(f"{PATH}/{second['id']}", headers=stage.officer)
-    assert stage.put(f"{PATH}/{first['id']}", endsAt=None, revision=1).status_code == 200
+    assert stage.put(f"{PATH}/{first['id']}", clear=["endsAt"], revision=1).status_code == 200
     assert stage.put(f"{PATH}/{first['id']}", position=3, revision=1).status_code == 409
 
 

@@ -242,7 +242,8 @@ class TestUpdates:
         assert (refused.status_code, faults_of(refused)) == (409, ["quantity"])
         assert stage.put(f"{PATH}/{sale['id']}", quantity=3).status_code == 200
         assert stage.card(product_id)["flashSale"] is None
-        assert stage.put(f"{PATH}/{sale['id']}", quantity=None).status_code == 200
+        assert stage.put(f"{PATH}/{sale['id']}", quantity=None).json["data"]["quantity"] == 3  # type: ignore[index]
+        assert stage.put(f"{PATH}/{sale['id']}", clear=["quantity"]).status_code == 200
         assert stage.card(product_id)["flashSale"]["left"] is None
 
     def test_flash_sale_cannot_be_moved_onto_another(self, stage: Stage) -> None:

@@ -207,7 +207,8 @@ def test_image_is_replaced_and_removed(stage: Stage) -> None:
     image_id = stage.market.image(None)
     changed = stage.put(f"{PATH}/{made['id']}", imageId=str(image_id)).json["data"]  # type: ignore[index]
     assert changed["imageId"] == str(image_id)
-    assert stage.put(f"{PATH}/{made['id']}", imageUrl=None).json["data"]["imageUrl"] is None  # type: ignore[index]
+    cleared = stage.put(f"{PATH}/{made['id']}", clear=["imageUrl"]).json["data"]  # type: ignore[index]
+    assert cleared["imageUrl"] is None
 
 
 def test_vibes_require_permission_and_refuse_own_store(stage: Stage) -> None:

@@ -1,0 +1,131 @@
+"""Names of the enumerations in the OpenAPI document. The words come from the domain's own constants.
+
+A field with a fixed set of words refers to the enumeration with the same words.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from marketplace.alerts import kinds as alert_kinds, queries as alert_queries
+from marketplace.cart import queries as cart
+from marketplace.catalog import states as catalog_states
+from marketplace.catalog.browse import listing, vendor_inventory
+from marketplace.catalog.moderation import banned_word_matcher, queries as moderation_queries, rules
+from marketplace.catalog.promotions import banners, flash_sale_listing, listing as promotion_listing
+from marketplace.catalog.search import suggestions
+from marketplace.catalog.statistics import counters
+from marketplace.health import queries as health
+from marketplace.identity import permissions
+from marketplace.identity.queries import ACCOUNT_STATUSES, ROLES
+from marketplace.kernel.errors import CATALOG
+from marketplace.ledger.accounts import TRANSACTION_KINDS
+from marketplace.orders import admin_table, states as order_states, transitions
+from marketplace.payments import admin_queries as payment_queries, states as payment_states
+from marketplace.payments.money_trail import build as money_trail
+from marketplace.payouts import states as payout_states
+from marketplace.payouts.batches import detail as batch_detail, queries as batch_queries, staging
+from marketplace.payouts.payees import holds, payout_history
+from marketplace.proposals import states as proposal_states
+from marketplace.proposals.kinds import CHANGES
+from marketplace.reconciliation import classification, queries as reconciliation_queries, resolution, run
+from marketplace.webhooks import queries as webhook_queries, replay
+
+_WORDS: dict[str, Iterable[str]] = {
+    # Errors and people
+    "ProblemCode": CATALOG,
+    "Role": ROLES,
+    "AccountStatus": ACCOUNT_STATUSES,
+    "Permission": permissions.ALL,
+    # Catalog
+    "ProductStatus": sorted(catalog_states.PRODUCT.states),
+    "ListingStatus": vendor_inventory.STATUSES,
+    "NewListingStatus": ("published", "draft"),
+    "ChangedListingStatus": ("published", "paused", "draft"),
+    "ProductCondition": rules.CONDITIONS,
+    "ProductSort": listing.SORTS,
+    "ProductEventType": counters.EVENT_TYPES,
+    "ReviewState": ("screening", "held"),
+    "ModerationState": moderation_queries.QUEUE_STATES,
+    "BannedGoodsCategory": banned_word_matcher.BANNED_CATEGORIES,
+    "SuggestionKind": suggestions.KINDS,
+    "SearchSort": ("relevance",),
+    "BannerPlacement": banners.PLACEMENTS,
+    "PromotionState": promotion_listing.PROMOTION_STATES,
+    "PublicFlashSaleState": flash_sale_listing.PUBLIC_STATES,
+    "FlashSaleState": flash_sale_listing.FLASH_SALE_STATES,
+    "CartProblem": cart.PROBLEMS,
+    # Orders
+    "OrderStatus": sorted(order_states.ORDER.states),
+    "FulfilmentStatus": (order_states.SHIPPED,),
+    "EscrowStatus": sorted(order_states.ESCROW.states),
+    "DeliveryStatus": sorted(order_states.DELIVERY_STATUSES),
+    "DeliveryMethod": ("delivery", "pickup"),
+    "NextAction": order_states.ACTIONS,
+    "OrderEventTrigger": order_states.TRIGGERS,
+    "OrderActor": transitions.ACTOR_ROLES,
+    "StuckReason": admin_table.STUCK_REASONS,
+    "MoneyHolder": money_trail.HOLDERS,
+    # Payments and the ledger
+    "PaymentIntentStatus": sorted(payment_states.INTENT.states),
+    "PaymentStatus": payment_states.PAYMENT_STATUSES,
+    "PaymentChannel": payment_states.CHANNELS,
+    "RefundStatus": sorted(payment_states.REFUND.states),
+    "RefundStatusFilter": (
+        payment_queries.OPEN_FILTER,
+        payment_queries.PAID_TWICE_FILTER,
+        *sorted(payment_states.REFUND.states),
+    ),
+    "RefundDestination": ("gateway", "wallet"),
+    "RefundCause": payment_queries.CAUSE_PREFIXES,
+    "RefundDispute": ("open", "lost"),
+    "QuarantineReason": ("amount_below_total", "currency", "fees_above_amount"),
+    "QuarantineResolution": ("accept_rest", "refund", "wallet"),
+    "LedgerTransactionKind": TRANSACTION_KINDS,
+    "LedgerDirection": ("debit", "credit"),
+    # Payouts and reconciliation
+    "PayoutStatus": sorted(payout_states.PAYOUT.states),
+    "InTransitPayoutStatus": (payout_states.PENDING, payout_states.SUBMITTED, payout_states.UNKNOWN),
+    "PayoutSource": payout_history.SOURCES,
+    "PayoutHoldReason": holds.ALL_HOLD_REASONS,
+    "PayeeHoldReason": holds.HOLD_REASONS,
+    "PayoutHaltState": ("halted", "resumed"),
+    "TransferOutcome": ("failed", "reversed", "unexpected"),
+    "BatchStatus": sorted(payout_states.BATCH.states),
+    "BatchFilter": batch_queries.FILTERS,
+    "BatchPaymentSource": ("vendor", "wallet"),
+    "BatchChangeKind": ("called_off", "account_changed"),
+    "BatchRisk": batch_detail.RISK_FLAGS,
+    "BatchRiskFilter": (batch_detail.ANY_RISK, *batch_detail.RISK_FLAGS),
+    "SkipReason": staging.SKIP_REASONS,
+    "StatementAccount": ("vendor_payable", "vendor_receivable"),
+    "StoreStatus": ("active", "suspended", "closed"),
+    "ReconciliationStatus": run.STATUSES,
+    "ReconciliationStarter": (run.OFFICER, run.SCHEDULE, run.OPERATOR),
+    "DifferenceKind": reconciliation_queries.EXCEPTION_KINDS,
+    "DifferenceProblem": classification.PROBLEMS,
+    "DifferenceAction": classification.ACTIONS,
+    "DifferenceResolution": resolution.RESOLUTIONS,
+    "DifferenceState": resolution.STATES,
+    # Operations
+    "CaseStatus": ("open", "resolved"),
+    "AlertIdentifier": alert_kinds.ALERT_KINDS,
+    "AlertSeverity": alert_kinds.SEVERITIES,
+    "AlertStateFilter": (*alert_queries.STATES, alert_queries.ALL),
+    "AlertResolution": ("officer", "operator", "rule"),
+    "AlertEvent": ("raised", "resolved"),
+    "WebhookProvider": webhook_queries.PROVIDERS,
+    "WebhookState": webhook_queries.STATES,
+    "ReplayOutcome": replay.OUTCOMES,
+    "ChangedOrderField": ("status", "payment", "escrow"),
+    "TaskOutcome": ("succeeded", "failed", "interrupted"),
+    "ProposalKind": CHANGES,
+    "ProposalStatus": sorted(proposal_states.PROPOSAL.states),
+    "ProposalAction": (proposal_states.APPROVE, proposal_states.REJECT),
+    "PlatformComponent": health.COMPONENTS,
+    "ComponentStatus": health.COMPONENT_STATUSES,
+    "PlatformStatusWord": (*health.COMPONENT_STATUSES, health.MAINTENANCE),
+    # Listings
+    "SortOrder": ("asc", "desc"),
+    "ExportFormat": ("json", "csv"),
+    "StatementFormat": ("json", "csv", "pdf"),
+}
+ENUMERATIONS: Mapping[str, tuple[str, ...]] = {name: tuple(words) for name, words in _WORDS.items()}
