@@ -726,7 +726,8 @@ def test_payout_batches_are_listed_and_shown(installation: Installation, databas
 
     head, *lines = installation.ok("payouts", "list").splitlines()
     assert head.split("\t")[:4] == ["ID", "Status", "Payments", "Kobo"]
-    assert [line.split("\t")[:4] for line in lines] == [
+    made = [line.split("\t")[:4] for line in lines if line.startswith((str(staged), str(approved)))]
+    assert made == [
         [str(staged), "staged", "2", str(2 * OWED_MINOR)],
         [str(approved), "approved", "1", str(OWED_MINOR)],
     ]

@@ -158,7 +158,7 @@ def database(stack: Stack) -> Iterator[Any]:
 
 def test_started_stack_is_ready_and_prints_next_steps(running: Stack) -> None:
     text = running.text()
-    assert running.is_ready()
+    assert wait_until(running.is_ready, timeout_seconds=START_SECONDS)
     for expected in (f"{running.base}/docs", f"{running.base}/admin", "/gateway", "/identity", "campus-rep"):
         assert expected in text
     assert "marketplace token buyer" in text

@@ -97,10 +97,10 @@ def test_readme_lists_the_commands_of_ci() -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_documented_commands_exist(path: Path) -> None:
-    targets = set(re.findall(r"^([a-z]+):", (PROJECT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text("utf-8"), re.MULTILINE))
     context = click.Context(marketplace)
     for line in code_of(path.read_text(encoding="utf-8")):
-        for target in re.findall(r"(?<!\S)make ([a-z]+)", line):
+        for target in re.findall(r"(?<!\S)make ([a-z-]+)", line):
             assert target in targets, line
         for group, command in re.findall(r"(?:^|[\s/(])marketplace ([a-z]+)(?: ([a-z]+))?", line):
             found = marketplace.get_command(context, group)
