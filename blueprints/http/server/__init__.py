@@ -1,0 +1,1 @@
+"""The edge below the application: gunicorn's workers and connections."""
