@@ -17,6 +17,7 @@ from blueprints.http import (
     request_parsing,
 )
 from blueprints.http.endpoint import ContractBlueprint
+from blueprints.http.pages import views as pages
 from blueprints.http.server import unread_bodies
 from marketplace.services import Services
 
@@ -66,7 +67,8 @@ def build_app(services: Services, areas: Sequence[ContractBlueprint]) -> Applica
     headers.register(app, services.settings)
     cors.register(app, services.settings)
     documentation.register(app, areas, base_url=services.settings.public_base_url)
-    problems.register(app)
+    pages.register(app)
+    problems.register(app, render_missing_page=pages.render_missing_page)
     for area in areas:
         app.register_blueprint(area)
     limits.RateLimits(services).install(app, unlimited_views=_UNLIMITED_VIEWS)

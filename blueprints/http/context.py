@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import structlog
-from flask import Flask, Response, g, request
+from flask import Flask, Response, current_app, g, request
 from sqlalchemy.orm import Session
 
 from blueprints.http.contract import Contract
@@ -19,6 +19,7 @@ from marketplace.audit.operations import Act
 from marketplace.identity.queries import Caller
 from marketplace.infra.cache import CacheLookup, RateLimitWindow
 from marketplace.infra.waits.limits import declared_wait_seconds
+from marketplace.kernel.clock import system_clock
 from marketplace.kernel.errors import UnauthorizedError
 from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.paging import PageRequest, TableRequest
@@ -117,8 +118,16 @@ class FinalPhase:
 
 
 def current_context() -> Context:
-    """Return the context of the current request."""
-    context: Context = g.context
+    """Return the context of the current request.
+
+    If the context could not be built, the error's own response still needs one. It has a new request id and the time
+    of this process, because the services may be the cause.
+    """
+    try:
+        context: Context = g.context
+    except AttributeError:
+        services = current_app.extensions["marketplace"]
+        g.context = context = Context(services, uuid4(), system_clock(), time.perf_counter(), _sent_path())
     return context
 
 
@@ -158,6 +167,13 @@ def client_subnet() -> str:
     return str(ipaddress.IPv6Network((int(ipv6), 64), strict=False))
 
 
+def _sent_path() -> str:
+    """Return the request's path as the client sent it, decoded."""
+    if "marketplace.versioned" in request.environ:
+        return f"/api/v1/{request.path.removeprefix('/api/')}"
+    return request.path
+
+
 def register(app: Flask, services: Services) -> None:
     """Create a context for each request, and log each response."""
 
@@ -165,9 +181,7 @@ def register(app: Flask, services: Services) -> None:
     def start() -> None:
         header = request.headers.get("x-request-id")
         request_id = (parse_uuid(header, version=4) if header else None) or uuid4()
-        path = request.path
-        if "marketplace.versioned" in request.environ:
-            path = f"/api/v1/{path.removeprefix('/api/')}"
+        path = _sent_path()
         g.context = Context(
             services=services,
             request_id=request_id,

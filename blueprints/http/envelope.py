@@ -14,9 +14,9 @@ JSON_TYPE = "application/json; charset=utf-8"
 _JSON_OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NAIVE_UTC
 
 
-def dump_json(value: Any) -> bytes:
+def dump_json(value: Any, *, indented: bool = False) -> bytes:
     """Serialize dicts, lists, scalars, UUIDs and times as JSON."""
-    return orjson.dumps(value, option=_JSON_OPTIONS)
+    return orjson.dumps(value, option=_JSON_OPTIONS | orjson.OPT_INDENT_2 if indented else _JSON_OPTIONS)
 
 
 def envelope(*, data: bytes, paging: bytes, request_id: str, now: datetime) -> bytes:

@@ -7,9 +7,10 @@ from blueprints.http.context import current_context
 from marketplace.infra.settings import Settings
 
 _API_CSP = "default-src 'none'; frame-ancestors 'none'"
+# Pages are plain HTML with a style sheet. The documentation page has a policy of its own.
 _PAGE_CSP = (
-    "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; object-src 'none';"
-    " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    "default-src 'none'; img-src 'self'; style-src 'self'; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'"
 )
 
 
@@ -22,8 +23,6 @@ def register(app: Flask, settings: Settings) -> None:
     ]
     if settings.public_base_url.startswith("https://"):
         always.append(("Strict-Transport-Security", "max-age=31536000; includeSubDomains"))
-    page_headers = [*always, ("Content-Security-Policy", _PAGE_CSP)]
-    api_headers = [*always, ("Content-Security-Policy", _API_CSP)]
 
     @app.after_request
     def set_headers(response: Response) -> Response:
@@ -38,7 +37,9 @@ def register(app: Flask, settings: Settings) -> None:
             headers[name] = value
         if "Cache-Control" not in headers:
             headers.add("Cache-Control", "no-store")
-        is_page = headers.get("Content-Type", "").startswith("text/html")
-        for name, value in page_headers if is_page else api_headers:
+        for name, value in always:
             headers.add(name, value)
+        if "Content-Security-Policy" not in headers:
+            is_page = headers.get("Content-Type", "").startswith("text/html")
+            headers.add("Content-Security-Policy", _PAGE_CSP if is_page else _API_CSP)
         return response

@@ -1,19 +1,19 @@
 """Problem details (RFC 9457, which obsoletes RFC 7807) for every error, including errors of the framework."""
 
-import re
+from collections.abc import Callable
+from datetime import datetime
+from urllib.parse import quote
 
 import sentry_sdk
 import structlog
-from flask import Flask, Response, render_template, request
+from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
-from werkzeug.routing import RequestRedirect
 
 from blueprints.http import auth, limits, texts
 from blueprints.http.context import Context, correlation_id, current_context
 from blueprints.http.envelope import dump_json
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import (
-    CATALOG,
     MalformedBodyError,
     MarketplaceError,
     NotFoundError,
@@ -24,6 +24,8 @@ from marketplace.kernel.errors import (
 
 _log = structlog.get_logger(__name__)
 PROBLEM_TYPE = "application/problem+json"
+# Characters that a path may contain unencoded (RFC 3986, section 3.3).
+_PATH_CHARACTERS = "/:@!$&'()*+,;="
 
 
 class MethodNotAllowedError(MarketplaceError):
@@ -52,24 +54,48 @@ def error_slug(code: str) -> str:
 
 
 def problem_body(error: MarketplaceError, context: Context) -> bytes:
-    """Serialize an error as problem details."""
+    """Serialize an error of the current request as problem details."""
+    return render_problem(
+        error,
+        base_url=context.services.settings.public_base_url,
+        path=context.path,
+        request_id=str(context.request_id),
+        now=context.now,
+        correlation_id=correlation_id() if error.status >= 500 else None,
+    )
+
+
+def render_problem(
+    error: MarketplaceError,
+    *,
+    base_url: str,
+    path: str,
+    request_id: str,
+    now: datetime,
+    correlation_id: str | None = None,
+    indented: bool = False,
+) -> bytes:
+    """Serialize an error as problem details.
+
+    :param path: the decoded path of the request. The member ``instance`` is a URI reference, so it is percent-encoded
+    """
     body = {
-        "type": f"{context.services.settings.public_base_url}/errors/{error_slug(error.code)}",
+        "type": f"{base_url}/errors/{error_slug(error.code)}",
         "title": error.title,
         "status": error.status,
         "detail": error.detail,
-        "instance": context.path,
+        "instance": quote(path, safe=_PATH_CHARACTERS),
         "code": error.code,
-        "requestId": context.request_id,
-        "timestamp": iso(context.now),
+        "requestId": request_id,
+        "timestamp": iso(now),
     }
     if error.reason:
         body["reason"] = error.reason
     if error.invalid_params:
         body["invalid_params"] = [{"name": item.name, "reason": item.reason} for item in error.invalid_params]
-    if error.status >= 500:
-        body["correlationId"] = correlation_id()
-    return dump_json(body | error.extensions)
+    if correlation_id:
+        body["correlationId"] = correlation_id
+    return dump_json(body | error.extensions, indented=indented)
 
 
 def problem_response(error: MarketplaceError) -> Response:
@@ -84,8 +110,17 @@ def problem_response(error: MarketplaceError) -> Response:
     return response
 
 
-def register(app: Flask) -> None:
-    """Answer errors as problem details, and explain error codes under /errors."""
+def is_browser() -> bool:
+    """Return whether the client prefers a page to JSON, as browsers do."""
+    accepted = request.accept_mimetypes
+    return accepted["text/html"] > max(accepted["application/json"], accepted[PROBLEM_TYPE])
+
+
+def register(app: Flask, *, render_missing_page: Callable[[], Response]) -> None:
+    """Answer errors as problem details.
+
+    :param render_missing_page: renders the page of an unknown path for people with a browser
+    """
 
     @app.errorhandler(MarketplaceError)
     def handle_marketplace_error(error: MarketplaceError) -> Response:
@@ -94,8 +129,6 @@ def register(app: Flask) -> None:
 
     @app.errorhandler(HTTPException)
     def handle_http_exception(error: HTTPException) -> Response:
-        if isinstance(error, RequestRedirect):
-            return Response(status=error.code, headers={"Location": error.new_url})
         context = current_context()
         if context.contract is None:
             # A path or method without a route counts on the caller's tier.
@@ -103,6 +136,8 @@ def register(app: Flask) -> None:
                 auth.admit_to_path_without_contract(context)
             except MarketplaceError as refused:
                 return problem_response(refused)
+            if error.code == 404 and is_browser():
+                return render_missing_page()
         response = problem_response(_translate_http_exception(error))
         if error.code == 405:
             response.headers["Allow"] = ", ".join(sorted(getattr(error, "valid_methods", None) or ()))
@@ -114,16 +149,6 @@ def register(app: Flask) -> None:
         _count_if_uncounted(current_context())
         _log.error("unhandled error", correlationId=correlation_id(), exc_info=error)
         return problem_response(InternalError(texts.INTERNAL_ERROR))
-
-    @app.get("/errors/<slug>")
-    def error_page(slug: str) -> Response:
-        """Return the page that explains an error code."""
-        auth.admit_to_path_without_contract(current_context())
-        code = slug.replace("-", "_").upper()
-        if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", slug) or code not in CATALOG:
-            raise NotFoundError("This error code does not exist.")
-        page = render_template("error.html", code=code, entry=CATALOG[code])
-        return Response(page, content_type="text/html; charset=utf-8")
 
 
 def _count_if_uncounted(context: Context) -> None:

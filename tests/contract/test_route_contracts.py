@@ -22,8 +22,10 @@ TIERS = {
 # Routes of the HTTP edge without row and contract: documents and pages. Only the pages of errors are limited.
 WITHOUT_CONTRACT = {
     "/openapi.json",
+    "/",
     "/docs",
     "/docs/assets/<path:name>",
+    "/errors",
     "/errors/<slug>",
     "/static/<path:filename>",
 }

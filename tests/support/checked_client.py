@@ -6,6 +6,7 @@ Each HTTP test thereby also proves that real and documented output are the same.
 import re
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import unquote
 from uuid import UUID
 
 import marshmallow
@@ -123,7 +124,8 @@ def _check_problem(
     else:
         assert (problem["status"], problem["title"]) == (entry.status, entry.title)
     assert problem["type"] == f"{base_url}/errors/{error_slug(problem['code'])}"
-    assert problem["instance"] == path
+    assert unquote(problem["instance"]) == path
+    assert re.fullmatch(r"[!-~]+", problem["instance"]), "a URI reference is ASCII"
     assert problem["requestId"] == response.headers["X-Request-ID"]
     assert _UTC.fullmatch(problem["timestamp"])
     assert ("correlationId" in problem) == (response.status_code >= 500)

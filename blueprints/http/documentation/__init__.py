@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import cast
+from urllib.parse import urlsplit
 
-import flask_swagger_ui
 from flask import Flask, Response, render_template, request, send_from_directory
 
+from blueprints.http.context import current_context
 from blueprints.http.documentation.document import DocumentedArea, build_document
 from blueprints.http.envelope import dump_json
+from blueprints.http.pages.views import HTML_TYPE
 
-# The package has the page's scripts and styles. Its own blueprint is not used.
-_ASSETS = Path(flask_swagger_ui.__file__).with_name("dist")
 _DOCUMENT_SECONDS = 300  # how long clients may use the OpenAPI document without asking again
+_ASSET_SECONDS = 3600
 
 
 def register(app: Flask, areas: Sequence[DocumentedArea], *, base_url: str) -> None:
@@ -38,9 +38,26 @@ def register(app: Flask, areas: Sequence[DocumentedArea], *, base_url: str) -> N
     @app.get("/docs")
     def documentation_page() -> Response:
         """Return the documentation page."""
-        return Response(render_template("docs.html"), content_type="text/html; charset=utf-8")
+        settings = current_context().services.settings
+        # Personas exist only in the embedded stack. Elsewhere the page must not fetch from another origin.
+        issuer = settings.identity_issuer if settings.environment == "embedded" else ""
+        page = Response(render_template("docs.html", issuer=issuer), content_type=HTML_TYPE)
+        page.headers["Content-Security-Policy"] = _csp(issuer)
+        return page
 
     @app.get("/docs/assets/<path:name>")
     def documentation_asset(name: str) -> Response:
-        """Serve the scripts and styles of the documentation page."""
-        return send_from_directory(_ASSETS, name, max_age=3600)
+        """Serve the library of the documentation page."""
+        return send_from_directory(f"{app.static_folder}/scalar", name, max_age=_ASSET_SECONDS)
+
+
+def _csp(issuer: str) -> str:
+    """Return the page's policy. The library sets inline styles; scripts and data come from this origin only.
+
+    :param issuer: URL of the sandbox's identity provider, from which the page fetches tokens; may be empty
+    """
+    origin = "{0.scheme}://{0.netloc}".format(urlsplit(issuer)) if issuer else ""
+    return (
+        f"default-src 'none'; script-src 'self'; connect-src 'self' {origin}; img-src 'self' data:; font-src 'self';"
+        " style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ).replace(" ;", ";")

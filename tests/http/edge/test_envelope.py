@@ -170,9 +170,9 @@ def test_every_path_has_versioned_equivalent(probe: FlaskClient) -> None:
 def test_problem_instance_is_requested_path(probe: FlaskClient, prefix: str) -> None:
     for name in ("x", "%C3%A9%20b", "%2e%2e", "a%00b", "%FF", "%F0%9F%A6%8A"):
         body = assert_problem(probe.get(f"{prefix}/probe/missing/{name}?secret=1"), 401, "AUTH_UNAUTHORIZED")
-        readable = {"%C3%A9%20b": "é b", "%2e%2e": "..", "a%00b": "a\0b", "%FF": "\ufffd"}
-        readable["%F0%9F%A6%8A"] = "🦊"
-        assert body["instance"] == f"{prefix}/probe/missing/{readable.get(name, name)}"
+        # A dot needs no encoding, and invalid UTF-8 is replaced.
+        encoded = {"%2e%2e": "..", "%FF": "%EF%BF%BD"}.get(name, name)
+        assert body["instance"] == f"{prefix}/probe/missing/{encoded}"
 
 
 # Headers

@@ -1,7 +1,10 @@
 """Problem details for all errors: of the framework, of other servers and unexpected exceptions."""
 
+import html
 import io
+import json
 import re
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -11,7 +14,10 @@ from sqlalchemy import text
 
 from blueprints.http import Context
 from blueprints.http.contract import AUTHENTICATED, PUBLIC, UNCHECKED, SharedLimit
+from blueprints.http.documentation.responses import ProblemSchema
 from blueprints.http.fields import Schema, Text
+from blueprints.http.pages.error_help import HELP
+from blueprints.http.problems import error_slug
 from blueprints.http.request_parsing import MAX_BODY_BYTES
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import (
@@ -258,3 +264,101 @@ def test_unreachable_database_is_service_unavailable(services: Services, bearer:
     for path, status in (("/docs", 200), ("/errors/service-unavailable", 200), ("/nothing", 404)):
         assert probe.get(path, headers=bearer(uuid4())).status_code == status
     gone.close()
+
+
+# --- paths and pages
+
+
+@pytest.mark.parametrize("path", ["/api//probe/read", "//api/probe/read", "/api/probe//read", "/errors//x"])
+def test_double_slashes_are_not_found_and_not_redirected(probe: FlaskClient, path: str) -> None:
+    answer = probe.get(path, headers={"Host": "evil.example"})
+    assert_problem(answer, 404, "RESOURCE_NOT_FOUND")
+    assert "Location" not in answer.headers
+    assert "evil.example" not in answer.text
+
+
+def test_instance_is_the_percent_encoded_path(probe: FlaskClient) -> None:
+    for path, instance in (
+        ("/api/probe/%C3%A9%20%22%3C%0A", "/api/probe/%C3%A9%20%22%3C%0A"),
+        ("/api/v1/probe/a+b;c=d,e@f:g", "/api/v1/probe/a+b;c=d,e@f:g"),
+        ("/api/probe/100%25?q=1", "/api/probe/100%25"),
+    ):
+        assert assert_problem(probe.get(path), 404, "RESOURCE_NOT_FOUND")["instance"] == instance
+
+
+def test_failure_before_the_context_exists_is_a_complete_problem(services: Services) -> None:
+    def broken_clock() -> datetime:
+        raise RuntimeError(SECRET)
+
+    probe = serve(services, area, clock=broken_clock)
+    answer = probe.get("/api/v1/probe/read", headers={"x-correlation-id": "c-7"})
+    body = assert_problem(answer, 500, "INTERNAL_ERROR")
+    assert (body["instance"], body["correlationId"]) == ("/api/v1/probe/read", "c-7")
+    assert body["requestId"] == answer.headers["X-Request-ID"]
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert SECRET not in answer.text
+
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+API_CLIENTS = (None, "*/*", "application/json", "application/problem+json, */*", "text/html;q=0.5, */*")
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/api/nothing", "/errors/nothing"])
+def test_unknown_path_is_a_page_for_people_and_a_problem_for_programs(probe: FlaskClient, path: str) -> None:
+    for method in ("GET", "HEAD"):
+        page = probe.open(path, method=method, headers=BROWSER)
+        assert (page.status_code, page.mimetype) == (404, "text/html")
+        assert "Accept" in page.headers["Vary"]
+        assert ("This page does not exist" in page.text) == (method == "GET")
+    for accept in API_CLIENTS:
+        assert_problem(
+            probe.get(path, headers={"Accept": accept} if accept else {}), 404, "RESOURCE_NOT_FOUND"
+        )
+
+
+def test_refusals_of_existing_routes_stay_problems_in_a_browser(probe: FlaskClient) -> None:
+    raised = probe.get("/api/probe/raised/RESOURCE_NOT_FOUND", headers=BROWSER)
+    assert_problem(raised, 404, "RESOURCE_NOT_FOUND")
+    assert_problem(probe.get("/api/probe/note", headers=BROWSER), 405, "METHOD_NOT_ALLOWED")
+
+
+def test_start_page_leads_to_existing_pages(probe: FlaskClient) -> None:
+    page = probe.get("/", headers=BROWSER)
+    links = set(re.findall(r'<a href="([^"]+)"', page.text))
+    assert links >= {"/docs", "/openapi.json", "/errors"}
+    for link in links:
+        assert probe.get(link, headers=BROWSER).status_code == 200
+    assert probe.head("/", headers=BROWSER).status_code == 200
+    assert_problem(probe.get("/"), 404, "RESOURCE_NOT_FOUND")
+
+
+def test_error_list_leads_to_every_error(probe: FlaskClient) -> None:
+    page = probe.get("/errors", headers=BROWSER)
+    assert set(re.findall(r'href="/errors/([^"]+)"', page.text)) == {error_slug(code) for code in CATALOG}
+
+
+@pytest.mark.parametrize("code", sorted(CATALOG))
+def test_error_page_shows_cause_cure_and_a_valid_example(probe: FlaskClient, code: str) -> None:
+    page = probe.get(f"/errors/{error_slug(code)}", headers=BROWSER)
+    text = html.unescape(page.text)
+    assert HELP[code].cause in text
+    assert HELP[code].cure in text
+    match = re.search(r"<pre[^>]*><code>(.*?)</code></pre>", text, re.DOTALL)
+    assert match
+    example = json.loads(match[1])
+    assert ProblemSchema().validate(example) == {}
+    assert (example["code"], example["status"]) == (code, CATALOG[code].status)
+    assert ("correlationId" in example) == (example["status"] >= 500)
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+    assert "unsafe" not in page.headers["Content-Security-Policy"]
+
+
+def test_documentation_offers_personas_only_in_the_embedded_stack(services: Services) -> None:
+    issuer = "http://127.0.0.1:9411/identity"
+    for environment, is_offered in (("embedded", True), ("production", False), ("test", False)):
+        page = serve(services, area, environment=environment, identity_issuer=issuer).get("/docs")
+        assert ("marketplace token buyer" in page.text) == is_offered
+        policy = page.headers["Content-Security-Policy"]
+        connections = "connect-src 'self' http://127.0.0.1:9411;" if is_offered else "connect-src 'self';"
+        assert connections in policy
+        assert policy.startswith("default-src 'none'; script-src 'self';")

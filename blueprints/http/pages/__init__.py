@@ -1,0 +1,1 @@
+"""Pages for people with a browser. All other answers are for programs."""
