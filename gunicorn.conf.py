@@ -8,18 +8,25 @@ import os
 from pathlib import Path
 from typing import Any
 
-worker_class = os.environ.get("WORKER_CLASS", "sync")
-if worker_class == "gevent":
+process_group = os.environ.get("WORKER_CLASS", "sync")
+if process_group == "gevent":
     # Patch before all other imports. Modules imported earlier would keep blocking sockets and locks.
     from gevent import monkey
 
     # The wait callback of marketplace.infra.waits then lets other requests run while one waits for the database.
     monkey.patch_all()
-elif worker_class != "sync":
-    raise SystemExit(f"WORKER_CLASS must be sync or gevent, not {worker_class}")
+elif process_group != "sync":
+    raise SystemExit(f"WORKER_CLASS must be sync or gevent, not {process_group}")
 
 
 from gunicorn.glogging import Logger  # noqa: E402 - after the patching
+
+from blueprints.http.server.workers import ProblemWorker  # noqa: E402 - after the patching
+
+if process_group == "gevent":
+    from gunicorn.workers.ggevent import GeventWorker as Worker
+else:
+    from gunicorn.workers.sync import SyncWorker as Worker
 
 
 def _read_integer(name: str, default: int) -> int:
@@ -37,7 +44,7 @@ def _default_workers() -> int:
     A gevent worker handles hundreds of waiting requests. At least two sync workers run, so that a slow request does
     not block all others. More than three sync workers were not faster in measurements.
     """
-    if worker_class == "gevent":
+    if process_group == "gevent":
         return 1
     # Not all systems report the processors that this process may use.
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -59,11 +66,12 @@ class ServiceLogger(Logger):
         self.error_log.propagate = True
 
 
+worker_class = type(process_group, (ProblemWorker, Worker), {})
 bind = os.environ.get("WEB_BIND", "127.0.0.1:8000")
 workers = _read_integer("WEB_CONCURRENCY", _default_workers())
 worker_connections = 500
 backlog = 512
-proc_name = f"marketplace-{worker_class}"
+proc_name = f"marketplace-{process_group}"
 
 # The master imports the application before forking the workers. Workers share memory and start quickly. An error in
 # the application or the settings ends the master with a message, instead of ending each worker repeatedly.
@@ -81,6 +89,12 @@ keepalive = 130
 limit_request_line = 8_190
 limit_request_fields = 64
 limit_request_field_size = 8_190
+
+# Behind a proxy, which replaces X-Forwarded-Proto, a request over TLS has the scheme https. The application itself
+# decides which addresses of X-Forwarded-For to trust. No other header of the client may change scheme or path.
+forwarded_allow_ips = "*" if os.environ.get("TRUSTED_PROXY_HOPS", "0").strip("0 ") else "127.0.0.1,::1"
+secure_scheme_headers = {"X-FORWARDED-PROTO": "https"}
+forwarder_headers = ""
 
 # The application itself logs requests with route, user and duration.
 accesslog = None

@@ -21,6 +21,7 @@ _CADDYFILE_TEMPLATE = """\
 # WAITING_UPSTREAM  host:port of the gevent workers, which serve routes that wait for other services
 # MEDIA_UPSTREAM    host:port of the object storage
 # MEDIA_BUCKET      public bucket of the object storage
+# PUBLIC_BASE_URL   base URL of the API for clients; the type of the proxy's own problems starts with it
 # TRUSTED_PROXIES   addresses of a load balancer in front of this proxy, to trust its X-Forwarded-For; by default
 #                   none (192.0.2.1 is reserved for documentation)
 {
@@ -41,7 +42,8 @@ _CADDYFILE_TEMPLATE = """\
 			read_body 2m
 			idle 2m
 		}
-		max_header_size 32KB
+		# The web processes refuse much smaller headers, with a problem. Go's own answer beyond this size has no body.
+		max_header_size 1MB
 	}
 }
 
@@ -52,14 +54,30 @@ _CADDYFILE_TEMPLATE = """\
 	}
 }
 
-(problem) {
-	header Content-Type application/problem+json
-	header Cache-Control no-store
-	header X-Request-ID {http.request.uuid}
-}
-
 {$SITE_ADDRESS} {
 	header -Server
+
+	# Weak entity tags name the content in every encoding. Event streams and pictures stay as they are.
+	# A compressed answer to HEAD would have the length of nothing, compressed.
+	@compressible not method HEAD
+	encode @compressible zstd gzip {
+		minimum_length 1024
+		match {
+			header Content-Type application/json*
+			header Content-Type application/problem+json*
+			header Content-Type text/html*
+			header Content-Type text/css*
+			header Content-Type text/csv*
+			header Content-Type text/javascript*
+			header Content-Type text/plain*
+			header Content-Type image/svg+xml*
+		}
+	}
+
+	# Much larger than any route accepts, but less than the web processes read of a refused body.
+	request_body {
+		max_size 32MB
+	}
 
 	# Pictures of products: read one object at a time, no listing and no writing. Neither query nor credentials
 	# reach the storage, so clients cannot use any other operation of its interface.
@@ -86,6 +104,12 @@ _CADDYFILE_TEMPLATE = """\
 
 	# Routes that wait for a provider, a browser or a slow upload. A gevent worker serves many of them at once.
 #WAITING#
+	# Bodies of 2 MB or more, which no route of the sync workers accepts. A gevent worker reads them to the end, however
+	# slowly they arrive, and then sends the refusal.
+	@large header_regexp Content-Length ^0*([1-9][0-9]{7,}|[2-9][0-9]{6})$
+	handle @large {
+		import waiting
+	}
 	handle {
 		reverse_proxy {$API_UPSTREAM} {
 			# Pass a request to a sync worker only with its whole body, so that slow clients do not occupy workers.
@@ -95,20 +119,32 @@ _CADDYFILE_TEMPLATE = """\
 		}
 	}
 
-	# Errors of the proxy itself have the form of all other problems.
-	handle_errors 404 {
-		import problem
-		respond `{"type":"/errors/resource-not-found","title":"Not Found","status":404,"code":"RESOURCE_NOT_FOUND","detail":"This picture does not exist.","requestId":"{http.request.uuid}"}` 404
-	}
-	handle_errors 405 {
-		import problem
-		header Allow "GET, HEAD"
-		respond `{"type":"/errors/method-not-allowed","title":"Method Not Allowed","status":405,"code":"METHOD_NOT_ALLOWED","detail":"Pictures only support GET and HEAD.","requestId":"{http.request.uuid}"}` 405
-	}
-	handle_errors 502 503 504 {
-		import problem
-		header Retry-After 5
-		respond `{"type":"/errors/service-unavailable","title":"Service Unavailable","status":503,"code":"SERVICE_UNAVAILABLE","detail":"The service is starting or stopping. Try again in a few seconds.","requestId":"{http.request.uuid}"}` 503
+	# Errors of the proxy itself have the form of all other problems. Templates only fill in the path and the time.
+	handle_errors {
+		map "{err.status_code} {err.message}" {problem_status} {problem_code} {problem_slug} {problem_title} {problem_detail} {
+			~^404 404 RESOURCE_NOT_FOUND resource-not-found "Not Found" "This picture does not exist."
+			~^405 405 METHOD_NOT_ALLOWED method-not-allowed "Method Not Allowed" "Pictures only support GET and HEAD."
+			~^413 413 PAYLOAD_TOO_LARGE payload-too-large "Payload Too Large" "The request body is too large for this route."
+			"~^4|^502 .*chunk" 400 VALIDATION_FAILED validation-failed "Bad Request" "The server could not read the request. Check the URL, the headers and the body."
+			default 503 SERVICE_UNAVAILABLE service-unavailable "Service Unavailable" "The service is starting or stopping. Try again in a few seconds."
+		}
+		header {
+			Content-Type application/problem+json
+			Cache-Control no-store
+			X-Request-ID {http.request.uuid}
+			X-Content-Type-Options nosniff
+			X-Frame-Options DENY
+			Referrer-Policy no-referrer
+			Content-Security-Policy "default-src 'none'; frame-ancestors 'none'"
+		}
+		@absent_method vars {problem_status} 405
+		header @absent_method Allow "GET, HEAD"
+		@unavailable vars {problem_status} 503
+		header @unavailable Retry-After 5
+		templates {
+			mime application/problem+json
+		}
+		respond `{"type":"{$PUBLIC_BASE_URL:}/errors/{problem_slug}","title":"{problem_title}","status":{problem_status},"detail":"{problem_detail}","instance":{{toJson .OriginalReq.URL.EscapedPath}},"code":"{problem_code}","requestId":"{http.request.uuid}","timestamp":"{{now.UTC.Format "2006-01-02T15:04:05.000000Z"}}"}` {problem_status}
 	}
 }
 """  # noqa: E501 - a problem's body is one line

@@ -127,6 +127,7 @@ class Services:
                 "WAITING_UPSTREAM": f"{HOST}:{configuration.ports['waiting']}",
                 "MEDIA_UPSTREAM": configuration.media_upstream,
                 "MEDIA_BUCKET": configuration.variables["S3_PUBLIC_BUCKET"],
+                "PUBLIC_BASE_URL": configuration.variables["PUBLIC_BASE_URL"],
             },
             log_path=self.log_path("proxy"),
             inherited=self._inherited,

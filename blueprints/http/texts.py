@@ -15,6 +15,8 @@ UPLOAD_NOT_STORED = "The server cannot store the file right now. Try again in 30
 REQUEST_UNREADABLE = (
     "The server could not read the request ({error}). Check the URL, the headers and the body."
 )
+REQUEST_LINE_TOO_LONG = "The URL is too long. Send at most 8,000 bytes."
+HEADERS_TOO_LARGE = "The headers are too large. Send at most 64 headers, each of at most 8,000 bytes."
 METHOD_NOT_ALLOWED = "This resource does not support {method}. Use one of the methods in the Allow header."
 
 # Failures of the service
