@@ -103,7 +103,7 @@ def _banners(player: Player) -> None:
     )
     player.ask("banner, stale", "PUT", one, banner, who="moderator", body={"title": "Changed", "revision": 1})
     player.ask(
-        "banner, emptied", "PUT", one, banner, who="moderator", body={"subtitle": None, "endsAt": None}
+        "banner, emptied", "PUT", one, banner, who="moderator", body={"clear": ["subtitle", "endsAt"]}
     )
     player.ask("banners with ours", "GET", path, query={"placement": "card"})
     player.ask("banner, gone", "DELETE", one, banner, who="moderator")
