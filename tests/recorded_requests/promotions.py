@@ -102,9 +102,7 @@ def _banners(player: Player) -> None:
         body={"title": "Changed", "position": 1, "revision": 1},
     )
     player.ask("banner, stale", "PUT", one, banner, who="moderator", body={"title": "Changed", "revision": 1})
-    player.ask(
-        "banner, emptied", "PUT", one, banner, who="moderator", body={"clear": ["subtitle", "endsAt"]}
-    )
+    player.ask("banner, emptied", "PUT", one, banner, who="moderator", body={"clear": ["subtitle", "endsAt"]})
     player.ask("banners with ours", "GET", path, query={"placement": "card"})
     player.ask("banner, gone", "DELETE", one, banner, who="moderator")
     player.ask("banner, gone twice", "DELETE", one, banner, who="moderator")
