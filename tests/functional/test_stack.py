@@ -18,6 +18,7 @@ import psycopg2
 import pytest
 import redis
 import requests
+from botocore.exceptions import EndpointConnectionError
 
 from marketplace.kernel import queues
 from marketplace.kernel.env_file import parse_variables
@@ -221,9 +222,15 @@ def upload(stack: Stack, content: bytes) -> requests.Response:
 
 def test_image_is_uploaded_and_served_through_the_proxy(running: Stack) -> None:
     picture = photo(1800, 1200)
-    stored = upload(running, picture + bytes(5 * 1024 * 1024 - len(picture)))
-    assert stored.status_code == 201, stored.text
-    for size in stored.json()["data"]["sizes"]:
+    answers: list[requests.Response] = []
+
+    def is_stored() -> bool:
+        answers.append(upload(running, picture + bytes(5 * 1024 * 1024 - len(picture))))
+        return answers[-1].status_code == 201
+
+    # Another test may have killed a server just before.
+    assert wait_until(is_stored, timeout_seconds=STOP_SECONDS), answers[-1].text
+    for size in answers[-1].json()["data"]["sizes"]:
         assert size["url"].startswith(f"{running.base}/media/products/")
         read = requests.get(size["url"], timeout=5)
         assert (read.status_code, read.headers["content-type"]) == (200, size["contentType"])
@@ -242,6 +249,15 @@ def test_proxy_serves_public_images_only(running: Stack) -> None:
         aws_secret_access_key=given["S3_SECRET_ACCESS_KEY"],
         region_name=given["S3_REGION"],
     )
+
+    def is_storage_up() -> bool:
+        try:
+            return bool(client.head_bucket(Bucket=given["S3_PUBLIC_BUCKET"]))
+        except EndpointConnectionError:
+            return False
+
+    # Another test may have killed the storage just before.
+    assert wait_until(is_storage_up, timeout_seconds=START_SECONDS), running.text()
     for bucket, content in ((given["S3_PUBLIC_BUCKET"], b"png"), (given["S3_PRIVATE_BUCKET"], b"private")):
         client.put_object(Bucket=bucket, Key="tests/picture.png", Body=content, ContentType="image/png")
     media = f"{running.base}/media"
