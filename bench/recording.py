@@ -54,22 +54,28 @@ class _NotingCursor(psycopg2.extensions.cursor):
         return row
 
 
-class _NotingConnection(psycopg2.extensions.connection):
-    """A connection that records commits."""
+def note_statements(engine: Engine) -> list[str]:
+    """Make an engine's connections record statements and commits.
 
-    def commit(self) -> None:
-        """Commit, and record the COMMIT of an open transaction."""
-        if self.status == STATUS_BEGIN:
-            _noted.append("COMMIT")
-        super().commit()
+    The connections remain those of the application, since its sessions set limits on them.
 
-
-def note_statements(engine: Engine) -> None:
-    """Make an engine's connections record statements."""
+    :return: the sent texts, to which each statement adds
+    """
 
     @event.listens_for(engine, "do_connect")
     def _note(_dialect: Any, _record: Any, _arguments: Any, parameters: dict[str, Any]) -> None:
-        parameters |= {"connection_factory": _NotingConnection, "cursor_factory": _NotingCursor}
+        application_class = parameters.get("connection_factory", psycopg2.extensions.connection)
+
+        class NotingConnection(application_class):  # type: ignore[misc,valid-type]
+            def commit(self) -> None:
+                """Commit, and record the COMMIT of an open transaction."""
+                if self.status == STATUS_BEGIN:
+                    _noted.append("COMMIT")
+                super().commit()
+
+        parameters |= {"connection_factory": NotingConnection, "cursor_factory": _NotingCursor}
+
+    return _noted
 
 
 def main(calls_file: Path, recorded_file: Path) -> None:

@@ -13,6 +13,7 @@ from psycopg2 import extensions
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from bench.recording import note_statements
 from marketplace.infra.db import Database, Prepared, Statement, raise_statement_timeout
 from marketplace.infra.waits.circuit import DatabaseCircuit
 from marketplace.infra.waits.limits import WaitLimits, declared_wait_seconds, web_limits
@@ -262,3 +263,15 @@ def test_scale_multiplies_all_limits(watched: Open, database_url: str) -> None:
 
     with database.reading() as session:
         _SLEEP.run(session, seconds=scaled.read_seconds + _SHORT)
+
+
+def test_bench_records_the_statements_of_watched_connections(watched: Open, database_url: str) -> None:
+    database = watched(database_url)
+    sent = note_statements(database.engine)
+
+    with database.transaction() as session:
+        _NUMBER.one(session, number=7)
+
+    sent_since_begin = sent[sent.index("BEGIN") :]
+    assert any("EXECUTE" in statement and "7" in statement for statement in sent_since_begin)
+    assert sent[-1] == "COMMIT"
