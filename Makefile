@@ -20,7 +20,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-CLIENTS := tests/contract/node_clients/node_modules/.package-lock.json
+GATEWAY_CLIENTS := tests/contract/node_clients/node_modules/.package-lock.json
+DOCUMENT_TOOLS := tests/clients/node_modules/.package-lock.json
+GENERATORS := .venv/generators/.installed
 UV := VIRTUAL_ENV=$(CURDIR)/.venv $(BIN)/uv
 
 .PHONY: help
@@ -40,7 +42,7 @@ demo: $(INSTALLED) ## Play a purchase, from browsing to the release of the money
 	@$(BIN)/python -m sandbox.demo
 
 .PHONY: test
-test: $(INSTALLED) $(if $(shell command -v npm),$(CLIENTS)) ## Run all tests (the tests start the servers that they need)
+test: $(INSTALLED) $(if $(shell command -v npm),$(GATEWAY_CLIENTS) $(DOCUMENT_TOOLS)) ## Run all tests (the tests start the servers that they need)
 	@# Run modules in the order of tests/conftest.py, not by their number of tests.
 	@$(BIN)/pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
@@ -72,6 +74,11 @@ format: $(INSTALLED) ## Format the code and apply lint's automatic fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+.PHONY: clients
+clients: $(INSTALLED) $(GENERATORS) $(DOCUMENT_TOOLS) ## Generate three clients from the OpenAPI document, and buy with each (needs npm)
+	@test -f $(DOCUMENT_TOOLS) || { echo "Install Node.js 20 or later with npm, connect to the network, and retry." >&2; exit 1; }
+	@TEST_DEPTH=deep $(BIN)/pytest tests/functional/test_generated_clients.py tests/contract/test_document_lint.py $(ARGS)
+
 .PHONY: bench
 bench: $(INSTALLED) ## Measure the service's speed on this machine
 	@$(BIN)/python -m bench
@@ -91,15 +98,17 @@ lock: $(INSTALLED) ## Update the lock files from setup.cfg (ARGS=--upgrade for t
 	$(UV) pip compile --quiet $(ARGS) --generate-hashes --universal --python-version 3.11 \
 		setup.cfg -o requirements/production.txt
 	$(UV) pip compile --quiet $(ARGS) --generate-hashes --universal --python-version 3.11 \
+		requirements/generators.in -o requirements/generators.txt
+	$(UV) pip compile --quiet $(ARGS) --generate-hashes --universal --python-version 3.11 \
 		--extra embedded --extra development setup.cfg -c requirements/production.txt \
 		-o requirements/development.txt
 
 .PHONY: gateway-clients
-gateway-clients: $(CLIENTS) ## Install the gateway's client libraries for Node.js, which some tests run (needs npm)
+gateway-clients: $(GATEWAY_CLIENTS) ## Install the gateway's client libraries for Node.js, which some tests run (needs npm)
 
 .PHONY: clean
 clean: ## Delete the virtual environment and all caches, but not the stack's state
-	rm -rf .venv tests/contract/node_clients/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build *.egg-info
+	rm -rf .venv tests/contract/node_clients/node_modules tests/clients/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip installs uv, and uv installs the other packages much faster. Both check hashes.
@@ -120,7 +129,14 @@ $(INSTALLED): requirements/bootstrap.txt requirements/development.txt setup.cfg 
 	@$(UV) pip install --quiet --no-deps --no-build-isolation --config-setting editable_mode=compat -e .
 	@touch $@
 
+# openapi-generator brings a Java runtime of 140 MB, which only `make clients` needs.
+$(GENERATORS): requirements/generators.txt $(INSTALLED)
+	@echo "Installing openapi-generator in $(@D)"
+	@$(BIN)/uv venv --quiet --clear $(@D)
+	@VIRTUAL_ENV=$(CURDIR)/$(@D) $(BIN)/uv pip sync --quiet --require-hashes requirements/generators.txt
+	@touch $@
+
 # Without the network, the tests that need these packages are skipped, and fail in a CI.
-$(CLIENTS): tests/contract/node_clients/package-lock.json
-	@cd tests/contract/node_clients && npm ci --silent --no-audit --no-fund --ignore-scripts && \
+$(GATEWAY_CLIENTS) $(DOCUMENT_TOOLS): %/node_modules/.package-lock.json: %/package-lock.json
+	@cd $* && npm ci --silent --no-audit --no-fund --ignore-scripts && \
 		touch node_modules/.package-lock.json || echo "Could not install the packages of $(<D)" >&2

@@ -1,6 +1,5 @@
 """Embedded stack: start, sharing of a machine, recovery from failures, and clean stop."""
 
-import json
 import os
 import re
 import signal
@@ -21,108 +20,16 @@ import requests
 from botocore.exceptions import EndpointConnectionError
 
 from marketplace.kernel import queues
-from marketplace.kernel.env_file import parse_variables
 from sandbox.lock import is_locked, lock_holders
 from sandbox.ports import is_free
 from sandbox.process import wait_until
-from tests.support.installation import query
+from tests.support.embedded_stack import START_SECONDS, STOP_SECONDS, Stack, environment, run_stack
+from tests.support.installation import PROJECT, query
 from tests.support.ports import free_port
 from tests.support.sample_images import photo
 from tests.support.servers import Addresses, create_database, drop_database
 
-PROJECT = Path(__file__).parents[2]
-# The stack needs the complete application, so early commits skip these tests.
-pytestmark = pytest.mark.skipif(
-    not all((PROJECT / name).exists() for name in ("wsgi.py", "tasks/worker.py", "commands/main.py")),
-    reason="the application is not complete yet",
-)
-START_SECONDS = 180  # the first start creates the database and the demo data, possibly beside other tests
-STOP_SECONDS = 60
 DEMO_SECONDS = 240  # includes a first start, possibly beside other tests
-
-
-class Stack:
-    """A stack under test: port, directory, and the supervisor process while running."""
-
-    def __init__(self, directory: Path, port: int) -> None:
-        self.directory = directory
-        self.port = port
-        self.base = f"http://127.0.0.1:{port}"
-        self.output = directory.with_name(f"{directory.name}.output")
-        self.process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def lock(self) -> Path:
-        return self.directory / "stack.lock"
-
-    def variables(self) -> dict[str, str]:
-        return parse_variables((self.directory / "stack.env").read_text(encoding="utf-8"))
-
-    def services(self) -> dict[str, int]:
-        state: dict[str, Any] = json.loads((self.directory / "state.json").read_text(encoding="utf-8"))
-        return dict(state["services"])
-
-    def ports(self) -> dict[str, int]:
-        return dict(json.loads((self.directory / "ports.json").read_text(encoding="utf-8")))
-
-    def is_ready(self) -> bool:
-        try:
-            return requests.get(f"{self.base}/health/ready", timeout=2).status_code == 200
-        except requests.RequestException:
-            return False
-
-    def start(self, **more: str) -> None:
-        with self.output.open("wb") as output:
-            self.process = subprocess.Popen(
-                command("up"),
-                env=environment(self, **more),
-                cwd=PROJECT,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-        process = self.process
-        assert wait_until(
-            lambda: process.poll() is not None or "Ctrl-C stops" in self.text(), timeout_seconds=START_SECONDS
-        ), self.text()
-        assert process.poll() is None, self.text()
-        logs = {
-            path.name: path.read_text(encoding="utf-8") for path in (self.directory / "logs").glob("*.log")
-        }
-        assert [name for name, text in logs.items() if "Traceback" in text] == []
-
-    def text(self) -> str:
-        return self.output.read_text(encoding="utf-8")
-
-    def end(self, number: signal.Signals) -> int:
-        assert self.process is not None
-        self.process.send_signal(number)
-        status = self.process.wait(STOP_SECONDS)
-        assert wait_until(lambda: not is_locked(self.lock), timeout_seconds=STOP_SECONDS), lock_holders(
-            self.lock
-        )
-        return status
-
-
-def environment(stack: Stack, **more: str) -> dict[str, str]:
-    given = {"PATH": os.environ["PATH"], "PORT": str(stack.port), "DATA_DIR": str(stack.directory)}
-    # Tests run beside others on slow machines.
-    return {**given, "DATABASE_WAIT_SCALE": "20", **more}
-
-
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "sandbox.stack", *arguments]
-
-
-def run_stack(stack: Stack, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*arguments),
-        env=environment(stack, **more),
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        timeout=STOP_SECONDS,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +39,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     made = Stack(tmp_path_factory.mktemp("stack") / ("data" + "-of-a-long-name" * 8), free_port("stack"))
     yield made
     if made.process is not None and made.process.poll() is None:
-        assert made.end(signal.SIGINT) == 0
+        assert made.stop() == 0
         assert made.text().rstrip().endswith("Stopped.")
         assert "killed" not in made.text().rpartition("Stopping")[2]
         assert all(is_free(port) for port in (made.port, *made.ports().values()))
@@ -316,7 +223,7 @@ def test_stopped_or_killed_stack_starts_again_with_the_same_data(running: Stack)
     assert products >= 300
     ports = running.ports()
     secrets = (running.directory / "secrets.json").read_text(encoding="utf-8")
-    assert running.end(signal.SIGINT) == 0
+    assert running.stop() == 0
     # Without the kernel's signal, as on macOS, a watchdog must end the children of the killed stack.
     running.start(SANDBOX_PORTABLE="1")
     assert running.is_ready()
