@@ -172,6 +172,8 @@ def test_operation_describes_success_and_headers(document: dict[str, Any], contr
         assert ("RateLimit-Remaining" in headers) == is_limited
     for status in {"429", "503"} & responses.keys() - {str(one) for one in contract.further_statuses}:
         assert "Retry-After" in resolved(document, responses[status])["headers"]
+    if "401" in responses:
+        assert "WWW-Authenticate" in resolved(document, responses["401"])["headers"]
 
 
 @every_contract

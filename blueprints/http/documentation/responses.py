@@ -39,6 +39,7 @@ _HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
     "RateLimit-Remaining": (texts.HEADER_REMAINING, {"type": "integer", "minimum": 0}),
     "RateLimit-Reset": (texts.HEADER_RESET, {"type": "integer", "minimum": 1}),
     "Retry-After": (texts.HEADER_RETRY_AFTER, {"type": "integer", "minimum": 1}),
+    "WWW-Authenticate": (texts.HEADER_AUTHENTICATE, {"type": "string", "const": "Bearer"}),
     "ETag": (texts.HEADER_ETAG, {"type": "string"}),
     "Cache-Control": (texts.HEADER_CACHE_CONTROL, {"type": "string"}),
     "X-Cache-Lookup": (texts.HEADER_CACHE_LOOKUP, {"type": "string", "const": "HIT"}),
@@ -194,8 +195,8 @@ class ResponseDescriber:
 
     def _describe_problem(self, status: int, errors: Errors, headers: Sequence[str]) -> dict[str, Any]:
         waits = status in (429, 503) or RequestInProgressError in errors
-        names = (*headers, "Retry-After") if status in (429, 503) else headers
-        described = self._refer_to_headers(*names)
+        own = {401: ("WWW-Authenticate",), 429: ("Retry-After",), 503: ("Retry-After",)}
+        described = self._refer_to_headers(*headers, *own.get(status, ()))
         if waits and status == 409:
             described["Retry-After"] = {
                 "description": texts.HEADER_RETRY_AFTER_IN_PROGRESS,

@@ -18,6 +18,7 @@ HEADER_RETRY_AFTER = "Seconds to wait before the next attempt."
 HEADER_RETRY_AFTER_IN_PROGRESS = (
     "Seconds to wait before the next attempt. Only for the reason `request-in-progress`."
 )
+HEADER_AUTHENTICATE = "How to authenticate: with a bearer token."
 HEADER_ETAG = "A weak entity tag of the data. Send it as `If-None-Match` next time."
 HEADER_CACHE_CONTROL = "The time for which the answer may be kept."
 HEADER_CACHE_LOOKUP = (
