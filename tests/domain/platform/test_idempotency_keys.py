@@ -5,6 +5,7 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.idempotency.operations import (
@@ -18,6 +19,7 @@ from marketplace.idempotency.operations import (
     complete_key,
     release_key,
 )
+from marketplace.infra.db import Database
 from tests.support.purchases import NOW
 
 RESPONSE = StoredResponse(201, "application/json", b"{}")
@@ -55,3 +57,24 @@ def test_taken_over_request_cannot_release_key_of_successor(session: Session, sc
 
     with pytest.raises(RequestInProgressError):
         acquire_key(session, scope=scope, now=NOW + timedelta(seconds=LEASE_SECONDS + 1))
+
+
+def test_acquisition_commits_without_waiting_for_the_disk(session: Session, scope: KeyScope) -> None:
+    session.execute(text("SET LOCAL synchronous_commit = on"))
+
+    lease(session, scope)
+
+    assert session.scalar(text("SHOW synchronous_commit")) == "off"
+
+
+def test_commits_after_an_acquisition_wait_for_the_disk(
+    committed_database: Database, scope: KeyScope
+) -> None:
+    with committed_database.reading() as session:
+        # The test server's default is off.
+        session.execute(text("SET synchronous_commit = on"))
+        lease(session, scope)
+        setting = session.scalar(text("SHOW synchronous_commit"))
+        session.execute(text("RESET synchronous_commit"))
+
+    assert setting == "on"
