@@ -241,8 +241,10 @@ class TestPaystackSdk:
     """The gateway's own SDK. It drops the body of an answer whose status code is not in the API's description."""
 
     @pytest.fixture(autouse=True)
-    def sandbox(self, gateway: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sandbox(self, gateway: Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         """Direct the SDK to the sandbox, and replace two methods that urllib3 2.6 removed."""
+        # The SDK sets the level of urllib3's logger for the whole process.
+        levels = {name: logging.getLogger(name).level for name in ("urllib3", "client")}
         monkeypatch.setattr(paystack, "api_key", SECRET_KEY)
         configuration = paystack.configuration.Configuration()
         configuration.host = gateway.url
@@ -254,6 +256,9 @@ class TestPaystackSdk:
             "getheader",
             lambda self, name, default=None: self.urllib3_response.headers.get(name, default),
         )
+        yield
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
 
     @pytest.fixture
     def dates(self) -> dict[str, datetime]:
