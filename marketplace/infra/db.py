@@ -60,6 +60,9 @@ SESSION_SETTINGS = {
     # The server cancels the statement of a client that has stopped waiting and closed the connection.
     "client_connection_check_interval": "1s",
 }
+# A prepared plan stays until the next ANALYZE. A sequential scan, right for a small table, would stay while the table
+# grows.
+_PLANNER_SETTINGS = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
 # A dead host is noticed within a minute, while libpq would wait for hours. The kernel of a host with a frozen server
 # still confirms that it lives.
 _KEEPALIVE = {
@@ -149,7 +152,7 @@ class Database:
         """
         self._reading_info = {NO_PREPARED_STATEMENTS_KEY: not prepared_statements}
         self._session_info = {**self._reading_info, DROP_STALE_CONTENT_KEY: drop_stale_content}
-        settings = SESSION_SETTINGS | {"plan_cache_mode": "force_generic_plan"}
+        settings = SESSION_SETTINGS | _PLANNER_SETTINGS
         options = " ".join(f"-c {name}={value}" for name, value in settings.items())
         self._watch = None
         if wait_limits is not None:
@@ -251,10 +254,16 @@ def _start_connecting(url: str, application_name: str) -> Any:
     return psycopg2.connect(url, application_name=application_name, async_=True)
 
 
-def raise_statement_timeout(session: Session, *, seconds: int) -> None:
-    """Let the statements of this transaction take longer than the time-out of other sessions."""
+def allow_long_statements(session: Session, *, seconds: int) -> None:
+    """Let the statements of this transaction take longer than those of other sessions, and read whole tables.
+
+    :param session: in a transaction
+    """
     cursor = driver_cursor(session)
-    cursor.execute("SELECT set_config('statement_timeout', %s, true)", (f"{seconds}s",))
+    cursor.execute(
+        "SELECT set_config('statement_timeout', %s, true), set_config('enable_seqscan', 'on', true)",
+        (f"{seconds}s",),
+    )
     connection = cursor.connection
     if isinstance(connection, WatchedConnection):
         connection.wait_seconds = max(connection.wait_seconds, seconds + _RAISED_TIMEOUT_MARGIN_SECONDS)

@@ -113,11 +113,11 @@ def lock_orders(session: Session, *, order_ids: list[UUID]) -> list[LockedOrder]
 _LOCK_CHECKOUT_OF_ORDER = Prepared(
     text(
         f"""{_SELECT_ORDER_SQL}
-        WHERE o.buyer_id = :buyer_id AND o.id IN (
+        WHERE o.buyer_id = :buyer_id AND o.id = ANY(ARRAY(
             SELECT CAST(:order_id AS uuid)
             UNION ALL
             SELECT c.id FROM orders c WHERE c.checkout_id = (SELECT checkout_id FROM orders WHERE id = :order_id)
-        ) ORDER BY o.id FOR NO KEY UPDATE OF o, s"""
+        )) ORDER BY o.id FOR NO KEY UPDATE OF o, s"""
     ),
     row=LockedOrder,
 )

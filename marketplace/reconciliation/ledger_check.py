@@ -4,7 +4,7 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Database
+from marketplace.infra.db import Database, allow_long_statements
 from marketplace.ledger.queries import (
     INVARIANTS as LEDGER_INVARIANTS,
     Violation,
@@ -16,6 +16,8 @@ from marketplace.payments.integrity import drift, invariants as payment_invarian
 from marketplace.payouts import invariants as payout_invariants
 from marketplace.reconciliation.resolution import SINGLE_APPROVER_DAILY_LIMIT_MINOR
 
+# Each invariant reads whole tables.
+_STATEMENT_TIMEOUT_SECONDS = 120
 _SELECT_CLEARING_MOVEMENT = """
     SELECT coalesce(sum(CASE e.direction WHEN 'debit' THEN e.amount_minor ELSE -e.amount_minor END), 0)::bigint AS minor
     FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'gateway_clearing'
@@ -71,7 +73,8 @@ def check_ledger(database: Database, *, now: datetime) -> list[Violation]:
 
     :return: the violations
     """
-    with database.reading() as session:
+    with database.transaction() as session:
+        allow_long_statements(session, seconds=_STATEMENT_TIMEOUT_SECONDS)
         violations = verify_ledger(session)
     database.in_transaction(drift.update_invariant_alerts, violations, now=now)
     return violations

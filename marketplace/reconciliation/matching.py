@@ -20,7 +20,7 @@ from uuid import UUID
 from sqlalchemy import BigInteger, func, select, text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Database, Statement, raise_statement_timeout
+from marketplace.infra.db import Database, Statement, allow_long_statements
 from marketplace.ledger import accounts
 from marketplace.reconciliation.models import ReconciliationDifference
 
@@ -188,14 +188,14 @@ def record_differences(
 ) -> int:
     """Record each item that differs between the gateway and the ledger.
 
-    The run must have imported movements and lists already. Raises the transaction's statement timeout.
+    The run must have imported movements and lists already. From here on, the transaction allows long statements.
 
     :param since: start of the window for items that differ in state only
     :param until: end of that window
     :param as_of: the time as of which the ledger is compared, before the gateway was read
     :return: the sum of the differences in kobo
     """
-    raise_statement_timeout(session, seconds=_STATEMENT_TIMEOUT_SECONDS)
+    allow_long_statements(session, seconds=_STATEMENT_TIMEOUT_SECONDS)
     _INSERT_MONEY_DIFFERENCES.run(
         session, run_id=run_id, as_of=as_of, clearing_id=accounts.GATEWAY_CLEARING.id
     )

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from bench.recording import note_statements
-from marketplace.infra.db import Database, Prepared, Statement, raise_statement_timeout
+from marketplace.infra.db import Database, Prepared, Statement, allow_long_statements
 from marketplace.infra.waits.circuit import DatabaseCircuit
 from marketplace.infra.waits.limits import WaitLimits, declared_wait_seconds, web_limits
 from marketplace.infra.waits.watch import DatabaseHangsError, WaitExpiredError, WatchedConnection
@@ -166,7 +166,7 @@ def test_raised_statement_timeout_raises_the_limit_of_this_session_only(
     database = watched(database_url, write_seconds=_SHORT)
 
     with database.transaction() as session:
-        raise_statement_timeout(session, seconds=600)
+        allow_long_statements(session, seconds=600)
         assert session.scalar(text("SELECT current_setting('statement_timeout')")) == "10min"
         _SLEEP.run(session, seconds=_SHORT * 2)
     with pytest.raises(ServiceUnavailableError), database.transaction() as session:

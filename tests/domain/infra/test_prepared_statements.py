@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Text, bindparam, cast, literal, select, text
 
-from marketplace.infra.db import Database, Prepared
+from marketplace.infra.db import Database, Prepared, allow_long_statements
 from marketplace.infra.settings import Settings, SettingsError
 from tests.support.pgbouncer import bare_database, connection_mode, pgbouncer, pooled_url, role_settings
 
@@ -51,6 +51,30 @@ def test_values_of_every_type_are_returned_unchanged(any_database: Database) -> 
     with any_database.reading() as session:
         for _ in range(8):  # the server may use a generic plan from the sixth execution on
             assert statement.one(session, **given) == given | {"share": "100%"}
+
+
+def test_plan_made_on_small_table_uses_an_index(own_database: Database) -> None:
+    statement = Prepared(text("SELECT amount FROM pg_temp.small WHERE id = :id"))
+
+    with own_database.transaction() as session:
+        session.execute(text("CREATE TEMPORARY TABLE small (id bigint PRIMARY KEY, amount bigint)"))
+        session.execute(text("INSERT INTO small VALUES (1, 500)"))
+        session.execute(text("ANALYZE small"))
+        assert statement.scalar(session, id=1) == 500
+        session.execute(text("INSERT INTO small SELECT n, n FROM generate_series(2, 20000) AS n"))
+        [name] = session.scalars(text("SELECT name FROM pg_prepared_statements"))
+        plan = "\n".join(session.scalars(text(f"EXPLAIN EXECUTE {name} (7)")))
+
+    assert "Index Scan" in plan, plan
+    assert "Seq Scan" not in plan
+
+
+def test_long_statement_may_read_whole_tables(own_database: Database) -> None:
+    with own_database.transaction() as session:
+        allow_long_statements(session, seconds=60)
+        plan = "\n".join(session.scalars(text("EXPLAIN SELECT sum(amount_minor) FROM ledger_entries")))
+
+    assert "Seq Scan" in plan, plan
 
 
 def test_repeated_parameter_is_bound_by_name(any_database: Database) -> None:
