@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from marketplace.alerts import operations, texts
 from marketplace.alerts.kinds import ALERT_KINDS, RESPONSE_MINUTES, SEVERITIES
 from marketplace.alerts.models import Alert, AlertDelivery
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.redaction import redact_text
 from marketplace.providers.messaging.alert_channels import AlertMessage

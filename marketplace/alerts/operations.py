@@ -21,7 +21,7 @@ from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.identity.permissions import MANAGE_PLATFORM
 from marketplace.identity.queries import Caller
 from marketplace.infra import outbox
-from marketplace.infra.db import Json, Statement
+from marketplace.infra.sql.statements import Json, Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ConflictError, PermissionRequiredError, found
 from marketplace.kernel.redaction import redact, redact_text

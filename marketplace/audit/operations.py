@@ -12,7 +12,7 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.models import AuditLog
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 
 GENESIS_HASH = "0" * 64
 

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from marketplace.background import workers
 from marketplace.background.workers import WorkersSnapshot
 from marketplace.infra.cache import Cache, CacheDownError
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ServiceUnavailableError
 

@@ -20,7 +20,7 @@ from marketplace.alerts.operations import raise_alert, resolve_alert
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.background import texts
 from marketplace.background.models import PeriodicTaskState as State
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.schedules import Interval, Schedule, parse_schedule
 
 _log = structlog.get_logger(__name__)

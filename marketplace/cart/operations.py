@@ -13,7 +13,7 @@ from marketplace.cart.models import CartItem
 from marketplace.catalog.sale_price import PRICE_COLUMNS_SQL, PricedRow
 from marketplace.identity import operations as identity_operations
 from marketplace.identity.queries import Caller
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.errors import InvalidParam, ValidationError
 from marketplace.vendors.queries import STORE_IS_OPEN_SQL
 

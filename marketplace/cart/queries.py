@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.cart.models import CartItem
 from marketplace.catalog.sale_price import PRICE_COLUMNS_SQL, PricedRow
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.ratings import average_rating
 from marketplace.vendors.queries import STORE_IS_OPEN_SQL

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.catalog.commission_rates import COMMISSION_RATE_SQL
 from marketplace.catalog.sale_price import PRICE_COLUMNS_SQL, PricedRow
-from marketplace.infra.db import Prepared, Statement
+from marketplace.infra.sql.statements import Prepared, Statement
 
 # The rows are locked in the order of their ids, which the update alone would not do.
 _UPDATE_STOCK_SQL = """

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.idempotency import texts
 from marketplace.idempotency.models import IdempotencyKey
-from marketplace.infra.db import Prepared, Statement
+from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.kernel.errors import ConflictError, ValidationError
 
 LEASE_SECONDS = 120

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.identity import queries, texts
 from marketplace.identity.models import Address, Profile
-from marketplace.infra.db import Prepared, Statement
+from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.kernel.errors import LimitReachedError, NotFoundError, ValidationError
 from marketplace.platform.models import Campus, CampusEmailDomain
 

@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, case, func, select, text
 from sqlalchemy.orm import Session, with_expression
 
 from marketplace.identity.models import AdminRole, Profile
-from marketplace.infra.db import Prepared, Statement
+from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.platform.models import Campus

@@ -14,7 +14,8 @@ from sqlalchemy import ColumnElement, Index, Select, event, insert, select, text
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from marketplace.infra import wakeups
-from marketplace.infra.db import CreatedAt, Entity, Json, Statement
+from marketplace.infra.db import CreatedAt, Entity
+from marketplace.infra.sql.statements import Json, Statement
 
 
 class OutboxEvent(Entity):

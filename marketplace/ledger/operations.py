@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Prepared, Statement
+from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.kernel.errors import ConflictError
 from marketplace.ledger.accounts import GATEWAY_CLEARING, OWNED_KINDS, Account, Side, TransactionKind
 from marketplace.ledger.models import LedgerAccount

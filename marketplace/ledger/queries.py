@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Row, Statement
+from marketplace.infra.sql.statements import Row, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.ledger.accounts import Account

@@ -14,7 +14,7 @@ from sqlalchemy import String, cast, or_, select, text
 from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
-from marketplace.infra.db import Row, Statement
+from marketplace.infra.sql.statements import Row, Statement
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import Page, PageRequest, TablePage, TableRequest, page_of
 from marketplace.ledger import accounts

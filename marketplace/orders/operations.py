@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.catalog import stock
 from marketplace.identity.queries import Caller
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.errors import MarketplaceError, NotFoundError, RateLimitError, found
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction

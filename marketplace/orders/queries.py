@@ -11,7 +11,7 @@ from sqlalchemy import exists, select, text
 from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
-from marketplace.infra.db import Prepared, Statement
+from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.money import format_decimal
 from marketplace.kernel.paging import Page, PageRequest, page_of

@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Prepared, Row
+from marketplace.infra.sql.statements import Prepared, Row
 from marketplace.kernel.errors import found
 from marketplace.orders import states
 from marketplace.orders.pricing import Price

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from marketplace.infra.tables import SortedTable
+from marketplace.infra.sql.tables import SortedTable
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.orders.queries import BuyerColumns, RefundView
 from marketplace.payments import states

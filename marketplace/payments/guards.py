@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.errors import ConflictError, ConflictOfInterestError
 from marketplace.ledger import accounts
 from marketplace.payments import texts

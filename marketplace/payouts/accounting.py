@@ -14,7 +14,7 @@ from uuid import UUID
 from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import (
     NewTransaction,

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra import outbox
 from marketplace.infra.cache import drop_cached
-from marketplace.infra.db import Json, Statement
+from marketplace.infra.sql.statements import Json, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError
 from marketplace.kernel.paging import Page, PageRequest, page_of

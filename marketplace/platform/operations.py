@@ -7,7 +7,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.cache import drop_cached
-from marketplace.infra.db import Json, Statement
+from marketplace.infra.sql.statements import Json, Statement
 from marketplace.platform import cache_tags
 
 _UPSERT_SETTING = Statement(

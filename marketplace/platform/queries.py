@@ -6,7 +6,7 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Prepared
+from marketplace.infra.sql.statements import Prepared
 from marketplace.platform.models import Hub, PlatformSetting
 
 _SELECT_SETTINGS = Prepared(select(PlatformSetting.key, PlatformSetting.value))

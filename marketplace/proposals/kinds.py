@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from marketplace.alerts.queries import list_open_subjects
 from marketplace.catalog.commission_rates import COMMISSION_RATE_SQL, INHERITS_COMMISSION_RATE_SQL
 from marketplace.catalog.models import Category
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ValidationError
 from marketplace.orders.pricing import Fees, OrderLine, price_order, split_escrow

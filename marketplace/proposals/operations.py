@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.batches import process_each
-from marketplace.infra.db import Database, Statement
+from marketplace.infra.db import Database
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import (
     ConflictError,

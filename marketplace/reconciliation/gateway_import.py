@@ -12,7 +12,8 @@ from uuid import UUID
 from sqlalchemy import delete, select, text, update
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Database, Row, Statement
+from marketplace.infra.db import Database
+from marketplace.infra.sql.statements import Row, Statement
 from marketplace.kernel.clock import Clock
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import post_gateway_movement

@@ -20,7 +20,8 @@ from uuid import UUID
 from sqlalchemy import BigInteger, func, select, text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Database, Statement, allow_long_statements
+from marketplace.infra.db import Database, allow_long_statements
+from marketplace.infra.sql.statements import Statement
 from marketplace.ledger import accounts
 from marketplace.reconciliation.models import ReconciliationDifference
 

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra import outbox
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import (
     ConflictError,

@@ -16,7 +16,8 @@ from sqlalchemy.orm import Session
 from marketplace.alerts.operations import resolve_alert
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra import outbox
-from marketplace.infra.db import Database, Statement
+from marketplace.infra.db import Database
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel import queues
 from marketplace.kernel.clock import Clock, iso
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError, ValidationError

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import find_only_profile_with_phone
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.phones import normalise_phone
 from marketplace.support.models import SupportContactMessage
 

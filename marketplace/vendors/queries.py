@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import and_, any_, bindparam, func, not_, select, true
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Prepared, Statement
+from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.kernel.errors import ForbiddenError, NotFoundError
 from marketplace.kernel.ratings import average_rating
 from marketplace.vendors.models import VendorProfile

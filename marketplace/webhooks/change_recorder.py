@@ -16,8 +16,9 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from marketplace.alerts.models import Alert
 from marketplace.alerts.operations import SEND_ALERT_TOPIC
-from marketplace.infra.db import Base, Row, Statement
+from marketplace.infra.db import Base
 from marketplace.infra.outbox import OutboxEvent
+from marketplace.infra.sql.statements import Row, Statement
 from marketplace.ledger.accounts import Account
 from marketplace.notifications.models import Notification
 from marketplace.orders.models import OrderEvent

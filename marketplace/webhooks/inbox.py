@@ -12,7 +12,8 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from marketplace.infra import outbox, wakeups
-from marketplace.infra.db import Database, Json, Prepared, Statement, sqlstate
+from marketplace.infra.db import Database, sqlstate
+from marketplace.infra.sql.statements import Json, Prepared, Statement
 from marketplace.kernel import queues
 from marketplace.kernel.clock import Clock
 from marketplace.payments.charges.apply import UnknownReferenceError

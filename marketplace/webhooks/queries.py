@@ -10,7 +10,7 @@ import orjson
 from sqlalchemy import ColumnElement, and_, false, func, or_, select, text, tuple_
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.errors import ConflictError, NotFoundError
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.kernel.redaction import redact_text

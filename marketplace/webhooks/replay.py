@@ -14,7 +14,8 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra import outbox
-from marketplace.infra.db import Database, Statement, is_transient
+from marketplace.infra.db import Database, is_transient
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.errors import ConflictError, NotFoundError, ServiceUnavailableError
 from marketplace.payments.charges.apply import UnknownReferenceError
 from marketplace.providers.gateway.fields import MalformedGatewayDataError

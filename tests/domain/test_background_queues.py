@@ -15,7 +15,8 @@ from marketplace.background.workers import Worker, WorkerActivity
 from marketplace.infra import outbox
 from marketplace.infra.batches import BATCH_SIZE, run_in_batches
 from marketplace.infra.cache import Cache, CacheDownError
-from marketplace.infra.db import Database, Statement
+from marketplace.infra.db import Database
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ServiceUnavailableError
 from marketplace.services import Services

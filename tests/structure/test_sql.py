@@ -36,9 +36,9 @@ from marketplace.catalog.promotions.featured import FEATURED_TABLE
 from marketplace.catalog.promotions.vibes import VIBE_TABLE
 from marketplace.catalog.search import suggestions
 from marketplace.catalog.search.ranking_sql import SearchStep, search_statement
-from marketplace.infra.db import Statement
 from marketplace.infra.encryption import EncryptedText
-from marketplace.infra.tables import SortedTable
+from marketplace.infra.sql.statements import Statement
+from marketplace.infra.sql.tables import SortedTable
 from marketplace.models import metadata
 from marketplace.orders import admin_table, transitions
 
@@ -54,7 +54,7 @@ SQL_BUILDERS = {
     "marketplace.catalog.search.ranking_sql._ranked_candidates_sql": "takes names of CAMPUS_PARAMETERS",
     "marketplace.catalog.search.suggestions._names_statement": "takes names of CAMPUS_PARAMETERS",
     "marketplace.catalog.search.suggestions._titles_statement": "takes names of CAMPUS_PARAMETERS",
-    "marketplace.infra.tables.__init__": "called at import with constants",
+    "marketplace.infra.sql.tables.__init__": "called at import with constants",
     "marketplace.ledger.queries.build_invariants": "called at import with literal queries",
     "marketplace.orders.admin_table._count_statement": "takes names of _CONDITIONS",
     "marketplace.orders.admin_table._ids_statement": "takes names of _CONDITIONS and of sort columns",

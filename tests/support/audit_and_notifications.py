@@ -5,7 +5,8 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from marketplace.infra.db import Database, Statement
+from marketplace.infra.db import Database
+from marketplace.infra.sql.statements import Statement
 
 _NOTIFICATIONS = Statement(text("SELECT * FROM notifications WHERE user_id = :user_id ORDER BY id"))
 _AUDIT = Statement(text("SELECT * FROM audit_logs WHERE target_id = :target_id ORDER BY id"))

@@ -6,8 +6,9 @@ from uuid import UUID
 from flask.testing import FlaskClient
 from sqlalchemy import select
 
-from marketplace.infra.db import Database, Statement
+from marketplace.infra.db import Database
 from marketplace.infra.outbox import OutboxEvent
+from marketplace.infra.sql.statements import Statement
 from tests.support.market import Market
 
 

@@ -12,8 +12,9 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.browse.listing import ProductFilters
-from marketplace.infra.db import Database, Statement
+from marketplace.infra.db import Database
 from marketplace.infra.sessions import driver_cursor
+from marketplace.infra.sql.statements import Statement
 from tests.support.market import Market
 
 ROWS = 20_000

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.catalog.browse import listing
 from marketplace.catalog.models import Product
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import Page, PageRequest, UnknownCursorError
 from marketplace.vendors import queries as vendor_queries

@@ -40,7 +40,7 @@ from marketplace.catalog.campus_filter import (
 from marketplace.catalog.models import Product
 from marketplace.catalog.sale_price import CURRENT_SALE, sale_view
 from marketplace.catalog.statistics.models import ProductCount
-from marketplace.infra.db import Prepared, Row, Statement
+from marketplace.infra.sql.statements import Prepared, Row, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.money import CURRENCY

@@ -27,7 +27,7 @@ from marketplace.catalog.sale_price import CURRENT_SALE_SQL, sale_view
 from marketplace.catalog.statistics import counters
 from marketplace.identity.permissions import MANAGE_PRODUCTS
 from marketplace.identity.queries import Caller
-from marketplace.infra.db import Prepared, Statement
+from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.kernel.errors import NotFoundError, found
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.ratings import average_rating

@@ -27,7 +27,7 @@ from marketplace.catalog import states
 from marketplace.catalog.browse import listing
 from marketplace.catalog.models import Product
 from marketplace.catalog.statistics.models import ProductCount
-from marketplace.infra.db import Row, Statement
+from marketplace.infra.sql.statements import Row, Statement
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import require_store_of_user

@@ -19,7 +19,8 @@ from sqlalchemy.orm import Session
 from marketplace.catalog.media.images import LOCK_IMAGE_CONTENT
 from marketplace.catalog.models import Image
 from marketplace.infra.batches import process_each
-from marketplace.infra.db import Database, Statement
+from marketplace.infra.db import Database
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.storage import ObjectStorage, delete_all
 

@@ -16,9 +16,10 @@ from sqlalchemy.orm import Session
 
 from marketplace.catalog import texts
 from marketplace.catalog.models import Image
-from marketplace.infra.db import Database, Statement
+from marketplace.infra.db import Database
 from marketplace.infra.imaging.formats import Picture, Rendition
 from marketplace.infra.imaging.sandboxed_decode import re_encode
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.errors import ConflictError
 from marketplace.providers.storage import IMMUTABLE_CACHE_CONTROL, ObjectStorage, StoredObject, put_all
 

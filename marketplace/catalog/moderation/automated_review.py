@@ -20,7 +20,7 @@ from marketplace.catalog.models import BannedTerm, Product
 from marketplace.catalog.moderation import rules
 from marketplace.catalog.moderation.banned_word_matcher import BannedWords
 from marketplace.infra import outbox
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.notifications.operations import notify

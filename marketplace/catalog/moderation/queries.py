@@ -6,7 +6,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.campus_filter import CAMPUS_PARAMETERS, campus_parameters, campus_sql
-from marketplace.infra.db import Row, Statement
+from marketplace.infra.sql.statements import Row, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import found
 from marketplace.kernel.money import CURRENCY

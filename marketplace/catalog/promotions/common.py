@@ -16,7 +16,7 @@ from marketplace.catalog.models import Image, Product
 from marketplace.catalog.promotions.models import Promotion
 from marketplace.infra import outbox
 from marketplace.infra.cache import drop_cached
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel import queues
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import (

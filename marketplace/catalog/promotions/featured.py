@@ -15,7 +15,7 @@ from marketplace.catalog.campus_filter import campus_condition, campus_parameter
 from marketplace.catalog.models import Product
 from marketplace.catalog.promotions import common, listing
 from marketplace.catalog.promotions.models import FeaturedProduct
-from marketplace.infra.db import Row, Statement
+from marketplace.infra.sql.statements import Row, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
 from marketplace.kernel.paging import Page, PageRequest

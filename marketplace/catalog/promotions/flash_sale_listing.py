@@ -15,7 +15,7 @@ from marketplace.catalog.promotions.flash_sales import MAX_SALE_DURATION
 from marketplace.catalog.promotions.listing import ENDED, RUNNING, UPCOMING
 from marketplace.catalog.promotions.models import FlashSale
 from marketplace.catalog.sale_price import percent_off
-from marketplace.infra.db import Row, Statement
+from marketplace.infra.sql.statements import Row, Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import found
 from marketplace.kernel.paging import Page, PageRequest, page_of

@@ -20,7 +20,7 @@ from marketplace.catalog.promotions import common
 from marketplace.catalog.promotions.models import FlashSale
 from marketplace.catalog.sale_price import price_at_percent_off
 from marketplace.infra.cache import drop_cached
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
 

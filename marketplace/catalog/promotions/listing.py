@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.campus_filter import campus_parameters, campus_sql
-from marketplace.infra.db import Row, Statement
+from marketplace.infra.sql.statements import Row, Statement
 from marketplace.kernel.errors import found
 from marketplace.kernel.paging import Page, PageRequest, page_of
 

@@ -19,7 +19,8 @@ from marketplace.catalog.campus_filter import campus_condition, campus_parameter
 from marketplace.catalog.models import Product
 from marketplace.catalog.promotions import common, listing
 from marketplace.catalog.promotions.models import Vibe, VibeProduct
-from marketplace.infra.db import Row, Statement, violated_constraint
+from marketplace.infra.db import violated_constraint
+from marketplace.infra.sql.statements import Row, Statement
 from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError, found
 from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.paging import Page, PageRequest

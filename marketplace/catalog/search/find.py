@@ -32,7 +32,7 @@ from marketplace.catalog.search.ranking_sql import (
     has_filters_besides_campus,
     search_statement,
 )
-from marketplace.infra.db import Prepared, Row, Statement
+from marketplace.infra.sql.statements import Prepared, Row, Statement
 from marketplace.kernel.paging import CursorValueType, Page, PageRequest, UnknownCursorError, read_position
 from marketplace.kernel.ratings import average_rating
 from marketplace.vendors.queries import STORE_IS_OPEN_SQL

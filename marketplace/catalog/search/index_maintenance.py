@@ -6,7 +6,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.search import zero_result_queries
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 
 _REPAIR_DOCUMENTS = Statement(
     text(

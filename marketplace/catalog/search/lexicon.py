@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.catalog.search.query_builder import LexemeFrequency, Lexicon, corrected_words
 from marketplace.catalog.search.tokenizer import STOP_WORDS, find_phrases, word_forms
-from marketplace.infra.db import Prepared, Statement
+from marketplace.infra.sql.statements import Prepared, Statement
 
 _MIN_CORRECTABLE_LENGTH = 3
 # Words up to the first length may have one edit, up to the second length two edits, longer words three.

@@ -20,7 +20,7 @@ from sqlalchemy.sql.elements import TextClause
 from marketplace.catalog.browse.listing import CARD_COLUMNS
 from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG, campus_sql
 from marketplace.catalog.models import Product
-from marketplace.infra.db import Prepared, Row
+from marketplace.infra.sql.statements import Prepared, Row
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import STORE_IS_OPEN_SQL
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.catalog.campus_filter import campus_parameters, campus_sql
 from marketplace.catalog.search import lexicon as search_lexicon, tokenizer
-from marketplace.infra.db import Prepared, Row
+from marketplace.infra.sql.statements import Prepared, Row
 from marketplace.vendors.queries import STORE_IS_OPEN_SQL
 
 MAX_SUGGESTIONS = 10

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG, campus_parameters
 from marketplace.catalog.search.models import SearchMiss
 from marketplace.catalog.search.tokenizer import mask_personal_data
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.platform.models import Campus

@@ -19,7 +19,8 @@ from marketplace.catalog import cache_tags
 from marketplace.catalog.statistics.models import ProductCount
 from marketplace.infra.cache import Cache, CacheDownError, drop_cached
 from marketplace.infra.counters import Counters
-from marketplace.infra.db import Database, Prepared, Statement
+from marketplace.infra.db import Database
+from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.kernel.errors import NotFoundError
 
 VIEW, CART_ADD, SHARE = "view", "cart_add", "share"

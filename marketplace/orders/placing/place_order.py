@@ -14,7 +14,7 @@ from marketplace.catalog import cache_tags, stock
 from marketplace.catalog.promotions import flash_sales
 from marketplace.identity import operations as identity_operations, queries as identity_queries
 from marketplace.infra.cache import drop_cached
-from marketplace.infra.db import Json, Prepared
+from marketplace.infra.sql.statements import Json, Prepared
 from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import InsufficientFundsError, Posting, lock_balances, post_transaction

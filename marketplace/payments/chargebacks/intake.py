@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts.kinds import AlertIdentifier
 from marketplace.alerts.operations import raise_alert, resolve_alert
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.money import CURRENCY
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders, states

@@ -17,7 +17,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.money import format_naira, split_by_weights
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, lock_balances, post_transaction

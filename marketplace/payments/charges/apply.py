@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.alerts.operations import raise_alert
-from marketplace.infra.db import Prepared, Statement
+from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.kernel.money import CURRENCY
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction

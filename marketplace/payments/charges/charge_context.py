@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Prepared, Statement
+from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.kernel.money import split_by_weights
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts.operations import resolve_alert
 from marketplace.audit.operations import Act, record_audit_entry
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.errors import ConflictError, NotFoundError
 from marketplace.kernel.money import CURRENCY, split_by_weights
 from marketplace.ledger import accounts

@@ -16,7 +16,8 @@ from sqlalchemy.orm import Session
 from marketplace.alerts.operations import raise_alert, resolve_alerts_except
 from marketplace.alerts.queries import list_open_subjects
 from marketplace.infra.batches import process_each
-from marketplace.infra.db import Database, Statement
+from marketplace.infra.db import Database
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.errors import ProviderUnavailableError, ServiceUnavailableError
 from marketplace.orders import operations as orders, states as order_states
 from marketplace.orders.deadlines import BANK_TRANSFER_GRACE_PERIOD

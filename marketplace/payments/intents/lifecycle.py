@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Prepared, Statement
+from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.kernel.errors import ConflictError, NotFoundError
 from marketplace.kernel.money import CURRENCY
 from marketplace.orders import states as order_states

@@ -18,7 +18,8 @@ from uuid import UUID
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Database, Statement
+from marketplace.infra.db import Database
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.clock import Clock
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
 from marketplace.orders import states as order_states

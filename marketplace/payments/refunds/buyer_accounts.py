@@ -14,7 +14,8 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.batches import process_each
-from marketplace.infra.db import Database, Statement
+from marketplace.infra.db import Database
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.money import format_naira
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, lock_balances, post_transaction

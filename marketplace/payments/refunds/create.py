@@ -15,7 +15,7 @@ from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
 from marketplace.infra import outbox
-from marketplace.infra.db import Prepared, Statement
+from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.kernel import queues
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction

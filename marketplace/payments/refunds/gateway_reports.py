@@ -14,7 +14,8 @@ from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
 from marketplace.infra.batches import ensure_unchanged, poll_each
-from marketplace.infra.db import Database, Statement
+from marketplace.infra.db import Database
+from marketplace.infra.sql.statements import Statement
 from marketplace.payments import gateway_alerts, states, texts
 from marketplace.payments.guards import SELECT_CHARGEBACK_STATE
 from marketplace.payments.models import Refund

@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.payouts import states, texts
 from marketplace.payouts.accounting import Reservation

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.identity.permissions import MANAGE_FINANCES
 from marketplace.identity.queries import list_officers_with_permission
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError, ConflictOfInterestError, InvalidParam, ValidationError
 from marketplace.kernel.money import format_naira

@@ -14,8 +14,8 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
-from marketplace.infra.tables import SortedTable
+from marketplace.infra.sql.statements import Statement
+from marketplace.infra.sql.tables import SortedTable
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.ledger import accounts

@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.payouts import texts
 from marketplace.payouts.accounting import PayeePayout, Payout
 from marketplace.platform.halts import are_payouts_halted

@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.errors import found
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.paging import TablePage, TableRequest

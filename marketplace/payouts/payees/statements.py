@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement as Sql
+from marketplace.infra.sql.statements import Statement as Sql
 from marketplace.kernel.errors import InvalidParam, ValidationError
 from marketplace.kernel.money import CURRENCY
 from marketplace.ledger import accounts

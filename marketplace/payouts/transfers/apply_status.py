@@ -14,7 +14,7 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.infra import outbox
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel import money, queues
 from marketplace.kernel.errors import found
 from marketplace.payouts import accounting, states, texts

@@ -9,7 +9,7 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError
 from marketplace.payouts import states, texts

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from marketplace.alerts.kinds import AlertIdentifier
 from marketplace.alerts.operations import lock_alert, raise_alert, resolve_alert
 from marketplace.audit.operations import Act, record_audit_entry
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.errors import ConflictError, ConflictOfInterestError, found
 from marketplace.payouts import texts
 from marketplace.payouts.models import PayoutException, PayoutTransfer, PayoutTransferIntent

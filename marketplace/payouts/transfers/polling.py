@@ -16,7 +16,8 @@ from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
 from marketplace.infra.batches import ensure_unchanged, poll_each
-from marketplace.infra.db import Database, Statement
+from marketplace.infra.db import Database
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError
 from marketplace.payments import gateway_alerts
 from marketplace.payouts import states

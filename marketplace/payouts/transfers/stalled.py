@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts.operations import raise_alert, resolve_alerts_except
 from marketplace.alerts.queries import list_open_subjects
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.payouts import texts
 from marketplace.payouts.transfers import alerts
 

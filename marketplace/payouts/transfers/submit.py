@@ -15,7 +15,7 @@ from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
 from marketplace.infra import outbox
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.payments import gateway_alerts

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
-from marketplace.infra.db import Statement
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.errors import ConflictError, ConflictOfInterestError
 from marketplace.payouts import states, texts
 from marketplace.payouts.accounting import Payout

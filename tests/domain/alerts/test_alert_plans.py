@@ -11,8 +11,9 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ClauseElement
 
 from marketplace.alerts import queries
-from marketplace.infra.db import Database, Statement
+from marketplace.infra.db import Database
 from marketplace.infra.sessions import driver_cursor
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.paging import PageRequest
 from tests.support.purchases import NOW
 from tests.support.query_plans import bulk_load

@@ -10,8 +10,9 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.moderation import automated_review, queries, rules
-from marketplace.infra.db import Database, Statement
+from marketplace.infra.db import Database
 from marketplace.infra.sessions import driver_cursor
+from marketplace.infra.sql.statements import Statement
 from tests.support.market import Market
 from tests.support.query_plans import bulk_load
 

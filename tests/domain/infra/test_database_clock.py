@@ -10,8 +10,9 @@ import pytest
 from sqlalchemy import text
 
 from marketplace.infra.database_clock import DatabaseClock
-from marketplace.infra.db import Database, Statement
+from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
+from marketplace.infra.sql.statements import Statement
 from marketplace.webhooks import inbox
 from tests.support.probes import closed_port
 

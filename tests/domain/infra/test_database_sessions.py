@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Database, Statement
+from marketplace.infra.db import Database
+from marketplace.infra.sql.statements import Statement
 from marketplace.platform.models import Campus
 from tests.support.pgbouncer import connection_mode, pgbouncer, pooled_url, role_settings
 

@@ -14,7 +14,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from bench.recording import note_statements
-from marketplace.infra.db import Database, Prepared, Statement, allow_long_statements
+from marketplace.infra.db import Database, allow_long_statements
+from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.infra.waits.circuit import DatabaseCircuit
 from marketplace.infra.waits.limits import WaitLimits, declared_wait_seconds, web_limits
 from marketplace.infra.waits.watch import DatabaseHangsError, WaitExpiredError, WatchedConnection

@@ -8,7 +8,6 @@ from sqlalchemy import String, insert, select, text, type_coerce
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from marketplace.infra.db import Statement
 from marketplace.infra.encryption import (
     BlindIndex,
     EncryptedText,
@@ -18,6 +17,7 @@ from marketplace.infra.encryption import (
     use_keyring,
 )
 from marketplace.infra.encryption_keys import parse_data_keys, parse_key
+from marketplace.infra.sql.statements import Statement
 from tests.support.encryption_keys import BLIND_INDEX_KEY, DATA_ENCRYPTION_KEYS
 
 OLD, NEW, INDEX = b"o" * 32, b"n" * 32, b"i" * 32

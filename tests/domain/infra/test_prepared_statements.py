@@ -7,8 +7,9 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Text, bindparam, cast, literal, select, text
 
-from marketplace.infra.db import Database, Prepared, allow_long_statements
+from marketplace.infra.db import Database, allow_long_statements
 from marketplace.infra.settings import Settings, SettingsError
+from marketplace.infra.sql.statements import Prepared
 from tests.support.pgbouncer import bare_database, connection_mode, pgbouncer, pooled_url, role_settings
 
 __all__ = ["bare_database", "connection_mode", "pgbouncer", "pooled_url", "role_settings"]

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.infra.db import Statement
 from marketplace.infra.sessions import driver_cursor
+from marketplace.infra.sql.statements import Statement
 from marketplace.ledger import accounts
 from marketplace.payments import guards
 from marketplace.payments.refunds import create

@@ -1,0 +1,1 @@
+"""Compiled and prepared statements, and tables that clients sort."""
