@@ -154,12 +154,16 @@ class TaskRunner:
         return False
 
     def run_if_due(self, name: str) -> None:
-        """Run a task, unless another worker has started the run."""
+        """Run a task, unless another worker has started the run or only a newer version declares the task."""
+        task = self._tasks.get(name)
+        if task is None:
+            _log.warning("periodic task unknown", task=name)
+            return
         run_id = self._services.database.in_transaction(
             schedule.start_run, name=name, runner_name=self._name, now=self._clock()
         )
         if run_id is not None:
             try:
-                self.perform(self._tasks[name], run_id)
+                self.perform(task, run_id)
             except Exception:  # noqa: BLE001 - logged with the traceback and recorded on the task's row
                 _log.exception("periodic task failed", task=name)

@@ -495,6 +495,19 @@ class TestMessages:
 
         assert len(stage.ran) == 1
 
+    def test_task_of_a_newer_version_stays_due_for_the_newer_workers(self, stage: Stage) -> None:
+        stage.worker(by="old-version").poll()
+        task = stage.task("every 15s")
+        old, new = stage.workers[0], stage.worker(by="new-version")
+        assert new.poll() == [task.name]
+
+        old.execute()
+        stage.settle()
+
+        assert stage.state(task).run_id is None
+        assert stage.start_due(new, FULL_HOUR) == [task.name]
+        assert len(stage.ran) == 1
+
     def test_busy_worker_enqueues_no_task(self, stage: Stage) -> None:
         task = stage.task("every 15s")
         one = stage.worker()
