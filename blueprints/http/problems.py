@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from datetime import datetime
 from urllib.parse import quote
+from uuid import UUID
 
 import sentry_sdk
 import structlog
 from flask import Flask, Response, request
-from werkzeug.exceptions import HTTPException
+from flask.globals import request_ctx
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from blueprints.http import auth, limits, texts
 from blueprints.http.context import Context, correlation_id, current_context
@@ -26,6 +28,7 @@ _log = structlog.get_logger(__name__)
 PROBLEM_TYPE = "application/problem+json"
 # Characters that a path may contain unencoded (RFC 3986, section 3.3).
 _PATH_CHARACTERS = "/:@!$&'()*+,;="
+_ANY_ID = UUID(int=0)
 
 
 class MethodNotAllowedError(MarketplaceError):
@@ -138,6 +141,8 @@ def register(app: Flask, *, render_missing_page: Callable[[], Response]) -> None
                 return problem_response(refused)
             if error.code == 404 and is_browser():
                 return render_missing_page()
+        if isinstance(error, MethodNotAllowed) and _has_malformed_id(error):
+            return problem_response(NotFoundError())
         response = problem_response(_translate_http_exception(error))
         if error.code == 405:
             response.headers["Allow"] = ", ".join(sorted(getattr(error, "valid_methods", None) or ()))
@@ -149,6 +154,19 @@ def register(app: Flask, *, render_missing_page: Callable[[], Response]) -> None
         _count_if_uncounted(current_context())
         _log.error("unhandled error", correlationId=correlation_id(), exc_info=error)
         return problem_response(InternalError(texts.INTERNAL_ERROR))
+
+
+def _has_malformed_id(error: MethodNotAllowed) -> bool:
+    """Return whether the method takes an id where the path has another word, such as a slug for another method.
+
+    The word is an id that no resource has, as on paths without a route for slugs.
+    """
+    adapter = request_ctx.url_adapter
+    if adapter is None or not error.valid_methods:
+        return False
+    rule, _ = adapter.match(method=next(iter(error.valid_methods)), return_rule=True)
+    parent, _, _ = request.path.rpartition("/")
+    return rule.rule.endswith(">") and adapter.test(f"{parent}/{_ANY_ID}", method=request.method)
 
 
 def _count_if_uncounted(context: Context) -> None:

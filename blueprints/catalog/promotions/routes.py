@@ -35,7 +35,6 @@ from blueprints.http import (
     expected_revision,
     omit_fields,
 )
-from blueprints.http.problems import MethodNotAllowedError
 from marketplace.catalog import cache_tags
 from marketplace.catalog.promotions import featured, flash_sale_listing, flash_sales, listing, vibes
 from marketplace.catalog.promotions.banners import BANNER_TABLE, BANNERS, HAS_PLACEMENT_SQL
@@ -196,8 +195,6 @@ def create_vibe(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     body=ChangeVibe,
     reply=StaffVibe,
     raises=(
-        # For another word than an id, which only the GET route takes.
-        MethodNotAllowedError,
         ConflictOfInterestError,
         PromotionEndedError,
         PromotionStartedError,
@@ -223,7 +220,7 @@ def update_vibe(ctx: Context, vibe_id: UUID, body: dict[str, Any]) -> dict[str, 
     auth=PRODUCT_STAFF,
     limit=SharedLimit.CALLER_TIER,
     reply=Deleted,
-    raises=(MethodNotAllowedError, PromotionEndedError),
+    raises=(PromotionEndedError,),
 )
 def end_vibe(ctx: Context, vibe_id: UUID) -> dict[str, Any]:
     """End a vibe now."""

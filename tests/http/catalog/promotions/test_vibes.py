@@ -7,6 +7,7 @@ import pytest
 
 from marketplace.catalog.models import Product
 from marketplace.catalog.promotions.vibes import CARDS_PER_LISTED_VIBE
+from tests.support.probes import assert_problem
 from tests.support.product_api import faults_of
 from tests.support.promotions import Stage
 from tests.support.resource_usage import counted_statements
@@ -168,6 +169,18 @@ def test_invalid_field_is_named(stage: Stage, body: dict[str, Any], fault: str) 
 @pytest.mark.parametrize("name", ["%00", "a%00b", "No-Such", "no such", "%FF", "x" * 2_000, str(UUID(int=7))])
 def test_unknown_vibe_name_is_not_found(stage: Stage, name: str) -> None:
     assert stage.client.get(f"{PATH}/{name}").status_code == 404
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_change_by_slug_is_not_found(stage: Stage, method: str) -> None:
+    made = vibe(stage, stage.product())
+
+    for path in (f"{PATH}/{made['slug']}", f"/api/v1/vibes/{made['slug']}"):
+        response = stage.client.open(path, method=method, json={}, headers=stage.officer)
+        assert_problem(response, 404, "RESOURCE_NOT_FOUND")
+    # No id belongs at this place, and the resource has no such method.
+    assert stage.client.open(f"{PATH}/all", method=method, headers=stage.officer).status_code == 405
+    assert stage.client.post(f"{PATH}/{made['slug']}", headers=stage.officer).status_code == 405
 
 
 def test_duplicate_unavailable_or_other_campus_product_is_refused(stage: Stage) -> None:
