@@ -98,7 +98,7 @@ personas?.addEventListener("click", async (event) => {
   outcome.textContent = "Fetching a token…";
   try {
     await useToken(persona);
-    document.getElementById("persona").textContent = persona;
+    document.getElementById("persona").textContent = `as ${persona}`;
     outcome.textContent = `Requests now use the token of ${persona}.`;
   } catch {
     outcome.textContent = `No token. Run: marketplace token ${persona}. Then paste the token under Authentication.`;
