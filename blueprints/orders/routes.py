@@ -21,16 +21,12 @@ from blueprints.http import (
     csv_response,
     wants_csv,
 )
+from blueprints.orders.money_trail_schemas import MoneyTrailView
 from blueprints.orders.schemas import (
-    CampusOrder,
-    CampusOrderQuery,
     CancelOrder,
     CheckoutView,
     DeliveryPin,
     FulfilmentUpdate,
-    MoneyTrailView,
-    OrderAuditQuery,
-    OrderAuditRow,
     OrderEventView,
     OrderItemView,
     OrderQuery,
@@ -38,6 +34,7 @@ from blueprints.orders.schemas import (
     PlaceOrder,
     VendorOrderCounts,
 )
+from blueprints.orders.staff_schemas import CampusOrder, CampusOrderQuery, OrderAuditQuery, OrderAuditRow
 from marketplace.cart.operations import RequestedItem
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import Page, TablePage, TableRequest

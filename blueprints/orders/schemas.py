@@ -1,34 +1,18 @@
-"""Schemas of orders, checkouts and money trails."""
+"""Schemas of orders and checkouts."""
 
 from typing import Any
 
 from marshmallow import ValidationError, fields, validate, validates_schema
 
-from blueprints.http.csv_export import FORMATS
-from blueprints.http.field_docs import (
-    ACCEPTED_AT,
-    DELIVERED_AT,
-    OTHER_ID,
-    PAID_AT,
-    PERIOD_END,
-    PERIOD_START,
-    REFERENCE,
-    doc,
-)
+from blueprints.http.field_docs import ACCEPTED_AT, DELIVERED_AT, OTHER_ID, PAID_AT, REFERENCE, doc
 from blueprints.http.fields import (
     AddressFields,
-    BooleanParameter,
     Choice,
     Created,
     CursorQuery,
-    DateRangeBound,
-    DateRangeQuery,
     FullMatch,
     Identified,
-    IntegerParameter,
     MinorAmount,
-    NamedResource,
-    OffsetQuery,
     Schema,
     SingleLineText,
     StoreName,
@@ -37,13 +21,10 @@ from blueprints.http.fields import (
     Text,
     Timestamp,
     Uuid,
-    sort_choice,
 )
 from marketplace.cart.operations import MAX_LINES
 from marketplace.kernel import demo_ids
-from marketplace.ledger.accounts import TRANSACTION_KINDS
-from marketplace.orders import admin_table, states, transitions
-from marketplace.payments.money_trail.build import HOLDERS
+from marketplace.orders import states, transitions
 from marketplace.payments.states import CHANNELS, INTENT, PAYMENT_STATUSES, REFUND
 
 _STATUSES = sorted(states.ORDER.states)
@@ -83,7 +64,7 @@ class PlaceOrder(Schema):
     )
     hub_id = Uuid(metadata=doc("Hub on the vendor's campus, for a pickup.", demo_ids.HUB))
     delivery_method = Choice("delivery", "pickup")
-    note = Text(max_length=500, metadata=doc("Note for the vendor.", "Please bring change."))
+    note = Text(max_length=500, metadata=doc("Note for the vendor.", "Please bring change"))
     expected_total_minor = MinorAmount(
         metadata=doc("The total that the client showed. For a checkout, the sum over all orders.", 775_000)
     )
@@ -312,7 +293,7 @@ class OrderView(DeliveredOrder):
     note = fields.String(
         required=True,
         allow_none=True,
-        metadata=doc("The buyer's note for the vendor; null without a note.", "Please bring change."),
+        metadata=doc("The buyer's note for the vendor; null without a note.", "Please bring change"),
     )
     tracking_note = fields.String(required=True, allow_none=True)
     expires_at = Timestamp(required=True, metadata=doc("End of the time for the payment.", ACCEPTED_AT))
@@ -407,165 +388,3 @@ class OrderEventView(Schema):
     note = fields.String(
         required=True, allow_none=True, metadata=doc("Note of the acting person; null without a note.", None)
     )
-
-
-class MoneyHolderView(Schema):
-    """A holder of a part of the order's money, with the reason, the next step and the deadline.
-
-    `transactionId` is the ledger transaction that moved the money there. The field is null for unpaid amounts and
-    for money in another currency. For the latter, `amountMinor` is 0 and `why` states the amount.
-    """
-
-    holder = Choice(*HOLDERS, required=True, metadata=doc("Holder of the money.", "vendor"))
-    is_you = fields.Boolean(required=True, metadata=doc("Whether the caller is the holder.", False))
-    amount_minor = MinorAmount(required=True, metadata=doc("Amount in kobo.", 679_250))
-    why = fields.String(
-        required=True,
-        metadata=doc("Reason, in a sentence.", "The buyer confirmed the delivery with the PIN."),
-    )
-    next = fields.String(
-        required=True,
-        metadata=doc(
-            "Next step, in a sentence.", "The next payout sends the money to the vendor's bank account."
-        ),
-    )
-    by = Timestamp(
-        required=True,
-        allow_none=True,
-        metadata=doc("Deadline of the next step; null without a deadline.", None),
-    )
-    transaction_id = Uuid(required=True, allow_none=True)
-
-
-class MoneyMovementView(Schema):
-    """A movement of the order's money, with the ledger transaction and a description.
-
-    Money in another currency is not in the ledger: `transactionId` is null and `amountMinor` is 0.
-    """
-
-    transaction_id = Uuid(required=True, allow_none=True)
-    kind = Choice(
-        *TRANSACTION_KINDS, required=True, metadata=doc("Kind of the ledger transaction.", "payment")
-    )
-    amount_minor = MinorAmount(required=True, metadata=doc("Amount in kobo.", 775_000))
-    at = Timestamp(required=True, metadata=doc("Time of the movement.", PAID_AT))
-    from_ = Choice(*HOLDERS, required=True, data_key="from", metadata=doc("Holder before.", "buyer"))
-    to = Choice(*HOLDERS, required=True, metadata=doc("Holder after.", "escrow"))
-    what = fields.String(required=True, metadata=doc("Description in a sentence.", "The buyer paid by card."))
-
-
-class MoneyTrailView(Schema):
-    """The money trail of an order: current holders, and movements with the earliest first."""
-
-    order_id = Uuid(required=True, attribute="order.id")
-    number = fields.String(required=True, attribute="order.number")
-    status = Choice(
-        *_STATUSES, required=True, attribute="order.status", metadata=doc("Status of the order.", "delivered")
-    )
-    escrow_status = Choice(*_ESCROW_STATUSES, required=True, attribute="order.escrow_status")
-    total_amount = MinorAmount(required=True, attribute="order.total_minor", data_key="total_amount")
-    currency = fields.String(required=True)
-    holders = fields.List(
-        fields.Nested(MoneyHolderView), required=True, metadata=doc("Present holders of the money.")
-    )
-    entries = fields.List(
-        fields.Nested(MoneyMovementView), required=True, metadata=doc("Movements, earliest first.")
-    )
-
-
-_MAX_TOTAL_MINOR = 10**15
-
-
-class OrderAuditQuery(DateRangeQuery, OffsetQuery):
-    """Filters and order of the table of orders. `to` is exclusive. Amounts are kobo."""
-
-    sort = sort_choice(admin_table.SORTS, default="created_at")
-    status = Choice(*_STATUSES, metadata=doc("Only orders with this status.", "delivered"))
-    escrow_status = Choice(
-        *_ESCROW_STATUSES, metadata=doc("Only orders whose escrow is in this state.", "released")
-    )
-    campus = Text(max_length=80, metadata=doc("The campus's id or slug.", "north"))
-    vendor = Uuid(metadata=doc("The store's id.", demo_ids.STORE))
-    buyer = Uuid(metadata=doc("The buyer's user id.", demo_ids.BUYER))
-    min_total = IntegerParameter(
-        minimum=0, maximum=_MAX_TOTAL_MINOR, metadata=doc("Lowest total, in kobo.", 100_000)
-    )
-    max_total = IntegerParameter(
-        minimum=0, maximum=_MAX_TOTAL_MINOR, metadata=doc("Highest total, in kobo.", 2_000_000)
-    )
-    from_ = DateRangeBound(data_key="from", metadata=doc("The earliest time of placing.", PERIOD_START))
-    to = DateRangeBound(metadata=doc("The end of the period, exclusive.", PERIOD_END))
-    older_than_hours = IntegerParameter(
-        minimum=1, maximum=10 * 365 * 24, metadata=doc("Lowest age of the present status, in hours.", 24)
-    )
-    stuck = BooleanParameter(
-        metadata=doc(
-            "True for orders that are stuck: not accepted for 24 hours after payment, not delivered for"
-            " 14 days after shipping, with a quarantined payment, or with a failed refund. False for all others.",
-            False,
-        )
-    )
-    format = Choice(*FORMATS)
-
-
-class OrderCampus(NamedResource):
-    """The campus of an order."""
-
-
-class OrderAuditRow(OrderSummary):
-    """An order in the table. `escrowMinor` is the escrow balance in the ledger. Ages are whole hours."""
-
-    escrow_status = Choice(*_ESCROW_STATUSES, required=True)
-    campus = fields.Nested(OrderCampus, required=True, metadata=doc("Campus of the store."))
-    total_minor = MinorAmount(required=True, data_key="total_amount")
-    escrow_minor = fields.Integer(
-        required=True, strict=True, metadata=doc("Balance of the order's escrow, in kobo.", 0)
-    )
-    currency = fields.String(required=True)
-    payment_status = Choice(
-        *PAYMENT_STATUSES,
-        required=True,
-        allow_none=True,
-        metadata=doc("Status of the payment; null before the first payment.", "succeeded"),
-    )
-    created_at = Timestamp(required=True)
-    paid_at = Timestamp(required=True, allow_none=True)
-    age_hours = fields.Integer(
-        required=True, strict=True, metadata=doc("Hours since the order was placed.", 480)
-    )
-    status_age_hours = fields.Integer(
-        required=True, strict=True, metadata=doc("Hours since the last change of status.", 456)
-    )
-    stuck = fields.List(
-        Choice(*admin_table.STUCK_REASONS),
-        required=True,
-        metadata=doc("Reasons why the order is stuck; empty for other orders.", []),
-    )
-
-
-class CampusOrderQuery(CursorQuery):
-    """Filters of the list of paid orders of a campus."""
-
-    campus = Text(max_length=80, load_default=None, metadata=doc("The campus's id or slug.", "north"))
-    status = Choice(*_STATUSES, load_default=None, metadata=doc("Only orders with this status.", "delivered"))
-    delivery_method = Choice(
-        "delivery", "pickup", load_default=None, metadata=doc("Only deliveries, or only pickups.", "pickup")
-    )
-
-
-class PickupHub(Identified):
-    """The hub of a pickup order."""
-
-    example_id = demo_ids.HUB
-
-    name = fields.String(required=True, metadata=doc("Name of the hub.", "Library Hub"))
-
-
-class CampusOrder(DeliveredOrder):
-    """A paid order, for staff of a campus."""
-
-    hub = fields.Nested(
-        PickupHub, required=True, allow_none=True, metadata=doc("Hub of a pickup; null for a delivery.")
-    )
-    campus = fields.Nested(OrderCampus, required=True, metadata=doc("Campus of the store."))
-    paid_at = Timestamp(required=True)

@@ -13,7 +13,7 @@ from blueprints.http import (
     Idempotency,
     SharedLimit,
 )
-from blueprints.payments.schemas import (
+from blueprints.payments.refund_schemas import (
     ProcessedRefund,
     ProcessRefund,
     QuarantinedChargeQuery,
