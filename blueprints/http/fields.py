@@ -345,6 +345,20 @@ class ClearableFields(Schema):
         return data
 
 
+class DistinctItems(Schema):
+    """A request whose optional ``items`` name products, none of them twice."""
+
+    @validates_schema
+    def check_items(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """Refuse a product that is listed twice."""
+        seen = set()
+        for index, item in enumerate(data.get("items", ())):
+            if item["product_id"] in seen:
+                fault = {index: {"productId": ["This product is listed twice."]}}
+                raise marshmallow.ValidationError({"items": fault})
+            seen.add(item["product_id"])
+
+
 class ExpectedRevision(Schema):
     """A change with the revision that its client read."""
 

@@ -10,6 +10,7 @@ from blueprints.http.fields import (
     Choice,
     Created,
     CursorQuery,
+    DistinctItems,
     FullMatch,
     Identified,
     MinorAmount,
@@ -44,7 +45,7 @@ class ShippingAddress(AddressFields):
     hostel = SingleLineText(max_length=120, required=True)
 
 
-class PlaceOrder(Schema):
+class PlaceOrder(DistinctItems):
     """The items to order, by default the cart, and at most one destination."""
 
     example_omits = frozenset({"shipping_address", "hub_id", "use_wallet"})
@@ -87,15 +88,6 @@ class PlaceOrder(Schema):
             raise ValidationError("Required for a pickup.", "hubId")
         if method == "delivery" and "hub_id" in data:
             raise ValidationError("Not allowed for a delivery.", "hubId")
-
-    @validates_schema
-    def check_items(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """Refuse duplicate products."""
-        seen = set()
-        for index, item in enumerate(data.get("items", ())):
-            if item["product_id"] in seen:
-                raise ValidationError({"items": {index: {"productId": ["This product is listed twice."]}}})
-            seen.add(item["product_id"])
 
 
 class DeliveryPin(Schema):

@@ -1,13 +1,12 @@
 """Schemas of refunds and quarantined charges."""
 
-from typing import Any
-
-from marshmallow import ValidationError, fields, validate, validates_schema
+from marshmallow import fields, validate
 
 from blueprints.http.field_docs import doc
 from blueprints.http.fields import (
     Choice,
     Created,
+    DistinctItems,
     Identified,
     IntegerParameter,
     MinorAmount,
@@ -42,7 +41,7 @@ class RefundedItem(Schema):
     quantity = StrictInteger(minimum=1, maximum=1000, required=True, metadata=doc("Units to refund.", 1))
 
 
-class ProcessRefund(Schema):
+class ProcessRefund(DistinctItems):
     """A refund of an order: amount or items, destination and reason."""
 
     example_omits = frozenset({"amount_minor"})
@@ -72,15 +71,6 @@ class ProcessRefund(Schema):
             "Refund after the release of escrow. The vendor's share becomes a debt of the vendor.", False
         ),
     )
-
-    @validates_schema
-    def check_items(self, data: dict[str, Any], **_kwargs: Any) -> None:
-        """Refuse a product that is listed twice."""
-        seen = set()
-        for index, item in enumerate(data.get("items", ())):
-            if item["product_id"] in seen:
-                raise ValidationError({"items": {index: {"productId": ["This product is listed twice."]}}})
-            seen.add(item["product_id"])
 
 
 class RefundState(Identified):
