@@ -1,7 +1,6 @@
 """A frozen database: requests are refused at once, cached lists and liveness are served, and nothing is lost."""
 
 import itertools
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -12,11 +11,11 @@ import requests
 from bench.load import request
 from bench.paced_load import Answers, Kind, PacedLoad, request_status
 from bench.processes import children_ids, frozen
-from sandbox.process import Process, wait_until
-from sandbox.servers import EmbeddedProxy
+from sandbox.process import wait_until
 from tests.support.forked_processes import Forked
 from tests.support.gateway import charge_data, event_of, sign
 from tests.support.ports import free_ports
+from tests.support.proxied_site import make_proxy, make_waiting_process
 from tests.support.purchases import make_product, make_shop
 from tests.support.service_processes import BOUND_SECONDS, ServiceProcesses
 
@@ -37,27 +36,11 @@ class ProxiedSite:
         self.web: Forked = site.web()
         self.web_port = int(site.environment["WEB_BIND"].rpartition(":")[2])
         ports = free_ports("site", "waiting", "proxy")
-        self.waiting = Process(
-            "waiting",
-            [sys.executable, "-m", "gunicorn", "-c", "gunicorn.conf.py", "wsgi:app"],
-            log_path=directory / "waiting.log",
-            directory=PROJECT,
-            environment=site.environment
-            | {"WORKER_CLASS": "gevent", "WEB_CONCURRENCY": "1", "WEB_BIND": f"127.0.0.1:{ports['waiting']}"},
-        )
+        self.waiting = make_waiting_process(site, port=ports["waiting"])
         self.waiting.launch()
         self.port = ports["proxy"]
-        self.proxy = EmbeddedProxy(
-            directory / "proxy",
-            self.port,
-            caddyfile=PROJECT / "deploy" / "Caddyfile",
-            environment={
-                "SITE_ADDRESS": f"http://:{self.port}",
-                "BIND_ADDRESS": "127.0.0.1",
-                "API_UPSTREAM": f"127.0.0.1:{self.web_port}",
-                "WAITING_UPSTREAM": f"127.0.0.1:{ports['waiting']}",
-                "MEDIA_UPSTREAM": "127.0.0.1:9",
-            },
+        self.proxy = make_proxy(
+            directory / "proxy", port=self.port, sync=self.web_port, gevent=ports["waiting"], media=9
         )
         self.proxy.start()
 

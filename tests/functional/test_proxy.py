@@ -5,7 +5,6 @@ import json
 import re
 import select
 import socket
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -18,11 +17,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from sandbox.process import Process
 from sandbox.servers import EmbeddedProxy
 from tests.support.ports import free_ports
 from tests.support.probes import unique_address
-from tests.support.servers import PROJECT
+from tests.support.proxied_site import make_proxy, make_waiting_process
 from tests.support.service_processes import ServiceProcesses
 
 SECONDS = 30
@@ -93,19 +91,14 @@ def assert_refused(answer: Answer, status: int, code: str, instance: str) -> dic
 
 
 def proxy_before(directory: Path, *, proxy: int, sync: int, gevent: int, media: int) -> EmbeddedProxy:
-    return EmbeddedProxy(
+    return make_proxy(
         directory,
-        proxy,
-        caddyfile=PROJECT / "deploy" / "Caddyfile",
-        environment={
-            "SITE_ADDRESS": f"http://:{proxy}",
-            "BIND_ADDRESS": "127.0.0.1",
-            "API_UPSTREAM": f"127.0.0.1:{sync}",
-            "WAITING_UPSTREAM": f"127.0.0.1:{gevent}",
-            "MEDIA_UPSTREAM": f"127.0.0.1:{media}",
-            "PUBLIC_BASE_URL": BASE_URL,
-            "TRUSTED_PROXIES": "127.0.0.1/32",  # tests choose the address that a request is counted by
-        },
+        port=proxy,
+        sync=sync,
+        gevent=gevent,
+        media=media,
+        PUBLIC_BASE_URL=BASE_URL,
+        TRUSTED_PROXIES="127.0.0.1/32",  # tests choose the address that a request is counted by
     )
 
 
@@ -115,14 +108,7 @@ def edge(whole_site: ServiceProcesses) -> Iterator[Edge]:
     site.environment |= {"TRUSTED_PROXY_HOPS": "2", "PUBLIC_BASE_URL": BASE_URL}
     sync = int(site.url.rsplit(":", 1)[1])
     ports = free_ports("server", "gevent", "proxy") | {"sync": sync, "media": sync}
-    gevent = Process(
-        "waiting",
-        [sys.executable, "-m", "gunicorn", "-c", "gunicorn.conf.py", "wsgi:app"],
-        log_path=site.directory / "waiting.log",
-        directory=PROJECT,
-        environment=site.environment
-        | {"WORKER_CLASS": "gevent", "WEB_CONCURRENCY": "1", "WEB_BIND": f"127.0.0.1:{ports['gevent']}"},
-    )
+    gevent = make_waiting_process(site, port=ports["gevent"])
     proxy = proxy_before(site.directory / "proxy", **ports)
     with ExitStack() as stack:
         stack.callback(gevent.stop, timeout_seconds=0)
