@@ -1,7 +1,11 @@
 """Measure the rate limiter's CPU as a share of an empty Flask route's CPU (``python -m bench.limiter``).
 
-gunicorn serves three routes, which are put under load in turns: an empty one; one that makes a request's context and
-counts the request, as the edge does; and one that Flask-Limiter limits by its decorator, with the library's storage.
+gunicorn serves three routes, which are put under load in turns:
+
+1. an empty route;
+2. a route that makes a request's context and counts the request, as the edge does;
+3. a route that Flask-Limiter limits by its decorator, with the library's storage.
+
 The limiter's CPU is the difference of the second and the first.
 """
 

@@ -120,8 +120,8 @@ class FinalPhase:
 def current_context() -> Context:
     """Return the context of the current request.
 
-    If the context could not be built, the error's own response still needs one. It has a new request id and the time
-    of this process, because the services may be the cause.
+    If the context could not be built, the response to that error still needs a context. The new context has a new
+    request id and the time of this process, because the services may be the cause.
     """
     try:
         context: Context = g.context

@@ -43,8 +43,8 @@ class EmbeddedProxy(Server):
         """Prepare the data directory and describe the process."""
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         self.directory.mkdir(mode=0o700, exist_ok=True)
-        # The proxy shares the machine with all other processes. Threads that look for work on every processor, and a
-        # heap that is collected at each doubling of a few megabytes, took a sixth of its processor time.
+        # The proxy shares the machine with all other processes. A sixth of its processor time went
+        # to threads that look for work on every processor, and to collections of a heap of a few megabytes.
         runtime = {"GOMAXPROCS": str(max(1, (os.cpu_count() or 2) // 2)), "GOGC": "400"}
         state = {"XDG_DATA_HOME": str(self.directory), "XDG_CONFIG_HOME": str(self.directory)}
         return Process(

@@ -238,7 +238,7 @@ class TestPaystackapi:
 
 
 class TestPaystackSdk:
-    """The gateway's own SDK. It drops the body of an answer whose status code is not in the API's description."""
+    """The gateway's own SDK, which drops the body of an answer with an undocumented status."""
 
     @pytest.fixture(autouse=True)
     def sandbox(self, gateway: Client, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

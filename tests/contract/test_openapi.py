@@ -231,7 +231,7 @@ def test_enumerations_are_components_with_the_domains_words(document: dict[str, 
 
 
 def test_only_optional_objects_may_be_null_besides_a_reference(document: dict[str, Any]) -> None:
-    """Some generators fail on alternatives of other forms."""
+    """Generators exist that fail on alternatives of other forms."""
     for node in nodes(document):
         assert "nullable" not in node
         if "anyOf" in node and isinstance(node["anyOf"], list):

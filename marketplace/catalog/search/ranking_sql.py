@@ -39,8 +39,8 @@ _RANK_LEVELS = 64
 _PRIOR_LEVELS = 4_096  # upper bound of search_prior
 
 # Weights of description, store and category, tags, and title. A category match weighs nearly as much as the title: a
-# search for "laptop" wants laptops rather than bags with "laptop" in the title. One call per candidate: ranking costs
-# as much as finding the candidates.
+# search for "laptop" wants laptops rather than bags with "laptop" in the title. A candidate is ranked by a
+# single call, because ranking costs as much as finding the candidates.
 _RANK_SQL = "ts_rank('{0.1, 0.9, 0.6, 1}', d.vector, d.query)"
 _LEVELS_PER_RANK_UNIT = 40  # ranks rarely exceed 1
 

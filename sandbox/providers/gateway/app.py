@@ -36,7 +36,7 @@ def create_app(gateway: Gateway) -> Flask:
     )
     app.config["MAX_CONTENT_LENGTH"] = MAXIMUM_BODY_BYTES
     app.json = json_in_order(app)
-    # Some clients of the real gateway end each path with a slash.
+    # Clients of the real gateway may end each path with a slash.
     app.url_map.strict_slashes = False
     app.extensions["sandbox_gateway"] = gateway
 

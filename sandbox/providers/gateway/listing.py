@@ -70,7 +70,7 @@ class Page:
         self, connection: sqlite3.Connection, query: str, values: Mapping[str, object]
     ) -> tuple[list[sqlite3.Row], dict[str, object]]:
         backwards = self.before is not None
-        # One row more than the page shows whether the list continues.
+        # A row beyond the page shows whether the list continues.
         paged = (
             f"SELECT * FROM ({query}) WHERE (:after IS NULL OR id < :after) AND (:before IS NULL OR id > :before)"
             f" ORDER BY id {'ASC' if backwards else 'DESC'} LIMIT :limit"
@@ -155,7 +155,7 @@ def _moment(arguments: Mapping[str, str], name: str) -> str | None:
     value = chosen(arguments, name)
     if value is None:
         return None
-    # One client escapes values twice.
+    # A client library escapes values twice.
     text = unquote(value)
     try:
         moment = datetime.fromisoformat(text)
