@@ -24,32 +24,29 @@ _MAX_UNREAD_BYTES = 2 * 1024 * 1024
 _LINGER_SECONDS = 2.0
 
 
-class UriTooLongError(ValidationError):
-    """The request line exceeds the limit of the web server."""
+class RefusedRequestError(ValidationError):
+    """The web server refused a request before the application saw the request."""
 
-    status = 414
-    title = "URI Too Long"
+    # Attributes instead of the properties of other errors, which read the catalog. Each error sets both.
+    status = 400
+    title = "Bad Request"
 
-
-class HeadersTooLargeError(ValidationError):
-    """The headers exceed a limit of the web server."""
-
-    status = 431
-    title = "Request Header Fields Too Large"
+    def __init__(self, status: int, title: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status, self.title = status, title
 
 
-class ExpectationFailedError(ValidationError):
-    """The Expect header names an expectation other than ``100-continue``."""
-
-    status = 417
-    title = "Expectation Failed"
-
-
-class TransferEncodingError(ValidationError):
-    """The web server does not implement the transfer encoding of the body."""
-
-    status = 501
-    title = "Not Implemented"
+# Status, title and detail by gunicorn's error.
+_REFUSALS = {
+    refusals.LimitRequestLine: (414, "URI Too Long", texts.REQUEST_LINE_TOO_LONG),
+    refusals.LimitRequestHeaders: (431, "Request Header Fields Too Large", texts.HEADERS_TOO_LARGE),
+    refusals.ExpectationFailed: (417, "Expectation Failed", "The Expect header must be `100-continue`."),
+    refusals.UnsupportedTransferCoding: (
+        501,
+        "Not Implemented",
+        "The only supported transfer encoding is `chunked`.",
+    ),
+}
 
 
 class ProblemWorker:
@@ -76,14 +73,9 @@ class ProblemWorker:
 
 
 def _translate(error: BaseException) -> MarketplaceError:
-    if isinstance(error, refusals.LimitRequestLine):
-        return UriTooLongError(texts.REQUEST_LINE_TOO_LONG)
-    if isinstance(error, refusals.LimitRequestHeaders):
-        return HeadersTooLargeError(texts.HEADERS_TOO_LARGE)
-    if isinstance(error, refusals.ExpectationFailed):
-        return ExpectationFailedError("The Expect header must be `100-continue`.")
-    if isinstance(error, refusals.UnsupportedTransferCoding):
-        return TransferEncodingError("The only supported transfer encoding is `chunked`.")
+    for kind, refusal in _REFUSALS.items():
+        if isinstance(error, kind):
+            return RefusedRequestError(*refusal)
     failed_response = (refusals.InvalidResponseHeader, refusals.InvalidResponseHeaderName)
     if isinstance(error, refusals.ParseException) and not isinstance(
         error, (refusals.ConfigurationProblem, *failed_response)
