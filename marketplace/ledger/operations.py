@@ -161,14 +161,11 @@ def post_transaction(
     if len(owned) == 1:
         [account_id] = owned
         changes = _running_changes(account_id, postings)
+        own_changes = [change for change in changes if change is not None]
         # A change that takes from the present balance needs the check of `_apply_postings`.
-        if min(change for change in changes if change is not None) >= 0:
+        if min(own_changes) >= 0:
             transaction_id = _INSERT_TRANSACTION_OF_ONE_OWNER.scalar(
-                session,
-                **columns,
-                owned=account_id,
-                change=[change for change in changes if change is not None][-1],
-                changes=changes,
+                session, **columns, owned=account_id, change=own_changes[-1], changes=changes
             )
     if transaction_id is None:
         balances = _lock_or_open_accounts(session, postings, now=now)
