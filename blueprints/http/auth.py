@@ -43,7 +43,7 @@ def authenticate(context: Context, contract: Contract) -> None:
             limits.enforce_rate_limit(context, contract=None)
             raise
     except (ProviderUnavailableError, ServiceUnavailableError):
-        # A public route counts an unknown caller by address, so cached content is served without the database.
+        # A public route serves cached content without the database. The caller's quota is then a buyer's.
         if access.token is not TokenPolicy.IGNORED_IF_INVALID:
             raise
     if context.caller and access.token is not TokenPolicy.IGNORED_IF_INVALID:
@@ -75,6 +75,7 @@ def _resolve_caller(context: Context, access: Access) -> Caller | None:
     if header[: len(_BEARER_PREFIX)].lower() != _BEARER_PREFIX or not header[len(_BEARER_PREFIX) :].strip():
         raise UnauthorizedError(texts.AUTHORIZATION_MALFORMED)
     claims = context.services.token_verifier.verify(header[len(_BEARER_PREFIX) :].strip())
+    context.token_user_id = claims.user_id
     with context.services.database.reading() as session:
         caller = queries.find_caller(session, user_id=claims.user_id, aal=claims.aal)
     # A user with a valid token may lack a profile, because the provisioning hook can be lost.

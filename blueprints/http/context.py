@@ -41,6 +41,7 @@ class Context:
     path: str
     contract: Contract | None = None
     caller: Caller | None = None
+    token_user_id: UUID | None = None  # the user of a verified token, also if the database cannot say more
     requested_page: PageRequest | None = None
     requested_table: TableRequest | None = None
     open_session: Session | None = None

@@ -130,28 +130,28 @@ def _scale_quota(quota: str, scale: int) -> RateLimitItem:
 
 def client_key() -> str:
     """Return the key that a request is counted by: the user, or the address of an anonymous caller."""
-    caller = current_context().caller
-    return str(caller.id) if caller else client_subnet()
+    user_id = current_context().token_user_id
+    return str(user_id) if user_id else client_subnet()
 
 
 def is_anonymous() -> bool:
-    """Return whether the caller is anonymous."""
-    return current_context().caller is None
+    """Return whether the request has no valid token."""
+    return current_context().token_user_id is None
 
 
 def is_signed_in() -> bool:
-    """Return whether the caller is signed in."""
-    return current_context().caller is not None
+    """Return whether the request has a valid token."""
+    return current_context().token_user_id is not None
 
 
 def is_no_buyer() -> bool:
-    """Return whether the caller is anything but a buyer."""
-    caller = current_context().caller
-    return caller is None or caller.role != "buyer"
+    """Return whether the caller is anonymous or known to be more than a buyer."""
+    context = current_context()
+    return context.caller.role != "buyer" if context.caller else context.token_user_id is None
 
 
 def is_buyer_or_anonymous() -> bool:
-    """Return whether the caller is a buyer or anonymous."""
+    """Return whether the caller is a buyer, anonymous or unknown."""
     caller = current_context().caller
     return caller is None or caller.role == "buyer"
 

@@ -37,7 +37,10 @@ def json_object(request: Request, *, may_be_empty: bool = False) -> Mapping[str,
     """
     if may_be_empty and not request.get_data(cache=True):
         return {}
-    body = request.get_json(force=True, silent=True)
+    try:
+        body = request.get_json(force=True, silent=True)
+    except RecursionError:
+        body = None
     if not isinstance(body, dict):
         raise InvalidFieldError("body", "The body must be a JSON object")
     return body

@@ -128,6 +128,8 @@ def test_unknown_reference_and_route_are_refused(gateway: Client) -> None:
     assert (missing.status_code, missing.json()["message"]) == (400, "Transaction reference not found.")
     assert gateway.call("GET", "/nowhere").json()["status"] is False
     assert gateway.call("GET", "/nowhere").status_code == 404
+    assert gateway.call("GET", f"/transaction/{10**22}").status_code == 404
+    assert gateway.call("POST", "/transaction/initialize", data="[" * 100_000).status_code == 400
     assert gateway.call("DELETE", "/balance").status_code == 405
 
 

@@ -32,7 +32,8 @@ def register(app: Flask, areas: Sequence[DocumentedArea], *, base_url: str) -> N
         """Return the OpenAPI document, or a 304 response if the client has the same document."""
         response = Response(render_document(), content_type="application/json")
         response.headers["Cache-Control"] = f"public, max-age={_DOCUMENT_SECONDS}"
-        response.add_etag()
+        # The proxy would add the compression to a strong tag, and not find the tag again.
+        response.add_etag(weak=True)
         return cast(Response, response.make_conditional(request))
 
     @app.get("/docs")

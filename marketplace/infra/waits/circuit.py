@@ -17,6 +17,8 @@ _log = structlog.get_logger(__name__)
 # The first probe of a wait starts after this time. Together with the probe this is shorter than a webhook's deadline.
 _SUSPECT_SECONDS = 0.1
 _PROBE_SECONDS = 0.25
+# A process without processor time reads an answer late. Each step of a probe therefore has at least this time.
+_STEP_SECONDS = 0.05
 # The pause between probes while the circuit is open. Jitter keeps the processes from probing at the same moment.
 _PAUSE_SECONDS = 0.5
 _JITTER = 0.2  # as a fraction of the pause, in both directions
@@ -111,8 +113,6 @@ def is_ready(connection: Any, state: int, *, seconds: float) -> bool:
 def _poll(connection: Any, deadline: float) -> bool:
     """Wait for an asynchronous connection until a time of the monotonic clock. Return whether it is ready."""
     while (state := connection.poll()) != POLL_OK:
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
+        if not is_ready(connection, state, seconds=max(deadline - time.monotonic(), _STEP_SECONDS)):
             return False
-        is_ready(connection, state, seconds=remaining)
     return True

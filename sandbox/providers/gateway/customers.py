@@ -163,7 +163,7 @@ def list_dedicated_accounts() -> Response:
     return success("Managed accounts successfully retrieved", data, meta=meta)
 
 
-@routes.get("/dedicated_account/<int:account_id>")
+@routes.get("/dedicated_account/<int(max=9223372036854775807):account_id>")
 def fetch_dedicated_account(account_id: int) -> Response:
     """Return a dedicated account by id."""
     with current_gateway().store.transaction() as connection:

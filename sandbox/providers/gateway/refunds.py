@@ -82,7 +82,7 @@ def list_refunds() -> Response:
     return success("Refunds retrieved", data, meta=meta)
 
 
-@routes.get("/refund/<int:refund_id>")
+@routes.get("/refund/<int(max=9223372036854775807):refund_id>")
 def fetch(refund_id: int) -> Response:
     """Return a refund by id."""
     with current_gateway().store.transaction() as connection:

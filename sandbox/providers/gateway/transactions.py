@@ -42,7 +42,7 @@ def verify(reference: str) -> Response:
     return success("Verification successful", _charge_body(gateway, reference))
 
 
-@routes.get("/transaction/<int:transaction_id>")
+@routes.get("/transaction/<int(max=9223372036854775807):transaction_id>")
 def fetch(transaction_id: int) -> Response:
     """Return a transaction by id."""
     with current_gateway().store.transaction() as connection:

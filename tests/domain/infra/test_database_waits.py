@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -16,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from bench.recording import note_statements
 from marketplace.infra.db import Database, allow_long_statements
 from marketplace.infra.sql.statements import Prepared, Statement
-from marketplace.infra.waits.circuit import DatabaseCircuit
+from marketplace.infra.waits.circuit import DatabaseCircuit, is_answered
 from marketplace.infra.waits.limits import WaitLimits, declared_wait_seconds, web_limits
 from marketplace.infra.waits.watch import DatabaseHangsError, WaitExpiredError, WatchedConnection
 from marketplace.kernel.errors import ServiceUnavailableError
@@ -241,6 +242,17 @@ def test_refused_connection_counts_as_answer(database_url: str) -> None:
     assert probed.wait(_BOUND_SECONDS)
     assert wait_until(lambda: not circuit.is_probing, timeout_seconds=_BOUND_SECONDS)
     assert not circuit.is_open
+
+
+def test_answer_that_a_busy_process_reads_late_counts_as_answer(database_url: str) -> None:
+    class Late(extensions.connection):
+        def poll(self) -> int:
+            time.sleep(0.05)  # as if other requests used the processor
+            return super().poll()
+
+    assert is_answered(
+        lambda: psycopg2.connect(database_url, async_=True, connection_factory=Late), seconds=0.06
+    )
 
 
 def test_one_probe_runs_at_a_time(silent_url: str) -> None:

@@ -1,4 +1,4 @@
-"""Rate limits by client address: addresses behind proxies, and counting while the cache is unreachable."""
+"""Rate limits by client address: addresses behind proxies, and counting without the cache or the database."""
 
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,19 @@ from flask.testing import FlaskClient
 from blueprints.http import Context
 from blueprints.http.contract import AUTHENTICATED, PUBLIC, SharedLimit
 from marketplace.infra.cache import Cache
+from marketplace.infra.db import Database
 from marketplace.services import Services
 from sandbox.servers import EmbeddedValkey
 from tests.support.market import Bearer
-from tests.support.probes import assert_problem, closed_port, eventually, probe_area, serve, unique_address
+from tests.support.probes import (
+    assert_problem,
+    closed_port,
+    eventually,
+    from_address,
+    probe_area,
+    serve,
+    unique_address,
+)
 
 area = probe_area()
 PROXY = "192.0.2.1"
@@ -27,6 +36,11 @@ def twice(_ctx: Context) -> None:
 @area.get("/signed-in", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER)
 def signed_in(_ctx: Context) -> None:
     """Count by user."""
+
+
+@area.get("/open", auth=PUBLIC, limit=SharedLimit.CALLER_TIER)
+def open_to_all(_ctx: Context) -> None:
+    """Count by user or address, also without the database."""
 
 
 @pytest.fixture(params=[0, 1, 2])
@@ -138,3 +152,20 @@ def test_counts_continue_in_memory_while_cache_is_unreachable(
         valkey.stop()
     assert fetch(probe, client).status_code == 429
     assert remaining(probe, unique_address()) == 1
+
+
+def test_signed_in_callers_are_counted_by_user_while_database_is_unreachable(
+    services: Services, bearer: Bearer
+) -> None:
+    url = f"postgresql://nobody:secret@127.0.0.1:{closed_port()}/none"
+    database = Database(url, pool_size=1, application_name="probe")
+    probe = serve(services, area, rate_limit_scale=1, database=database)
+    from_campus = from_address(unique_address())
+
+    answers = [
+        probe.get("/api/probe/open", headers=headers, **from_campus)
+        for headers in (bearer(uuid4()), bearer(uuid4()), {})
+    ]
+
+    assert [answer.headers["RateLimit-Limit"] for answer in answers] == ["300", "300", "60"]
+    assert [answer.headers["RateLimit-Remaining"] for answer in answers] == ["299", "299", "59"]
