@@ -5,7 +5,6 @@ from datetime import datetime
 from urllib.parse import quote
 from uuid import UUID
 
-import sentry_sdk
 import structlog
 from flask import Flask, Response, request
 from flask.globals import request_ctx
@@ -14,6 +13,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from blueprints.http import auth, limits, texts
 from blueprints.http.context import Context, correlation_id, current_context
 from blueprints.http.envelope import dump_json
+from marketplace.infra.logs import report_error
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import (
     MalformedBodyError,
@@ -150,7 +150,7 @@ def register(app: Flask, *, render_missing_page: Callable[[], Response]) -> None
 
     @app.errorhandler(Exception)
     def handle_unexpected_error(error: Exception) -> Response:
-        sentry_sdk.capture_exception(error)
+        report_error(error)
         _count_if_uncounted(current_context())
         _log.error("unhandled error", correlationId=correlation_id(), exc_info=error)
         return problem_response(InternalError(texts.INTERNAL_ERROR))

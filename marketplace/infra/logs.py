@@ -4,15 +4,16 @@ import logging
 import re
 import sys
 from collections.abc import MutableMapping
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import orjson
-import sentry_sdk
 import structlog
-from sentry_sdk.types import Event, Hint
 
 from marketplace.infra.settings import Settings
 from marketplace.kernel.redaction import MARKER, redact
+
+if TYPE_CHECKING:
+    from sentry_sdk.types import Event, Hint
 
 EventDict = MutableMapping[str, Any]
 
@@ -152,6 +153,8 @@ def configure_error_tracking(settings: Settings) -> None:
     """Report unhandled errors to the error tracker if SENTRY_DSN is set."""
     if not settings.sentry_dsn:
         return
+    import sentry_sdk  # noqa: PLC0415 - large, and unused without a tracker
+
     sentry_sdk.init(
         dsn=settings.sentry_dsn,
         release=settings.build_revision,
@@ -164,7 +167,14 @@ def configure_error_tracking(settings: Settings) -> None:
     )
 
 
-def scrub_error_event(event: Event, _hint: Hint) -> Event:
+def report_error(error: Exception) -> None:
+    """Report an unhandled error to the error tracker, if one is configured."""
+    import sentry_sdk  # noqa: PLC0415 - large, and unused without a tracker
+
+    sentry_sdk.capture_exception(error)
+
+
+def scrub_error_event(event: "Event", _hint: "Hint") -> "Event":
     """Remove query strings, secrets and bodies from an error event before the event is sent."""
     scrubbed: dict[str, Any] = scrub(dict(event))
     request = scrubbed.get("request")

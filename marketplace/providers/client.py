@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any, Self
 from urllib.parse import urlencode
 
+import certifi
 import orjson
 import structlog
 import urllib3
-from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from urllib3.util import Retry, Timeout
 
 from marketplace.kernel.errors import ProviderUnavailableError
@@ -81,7 +81,7 @@ class ProviderClient:
         self._pool = urllib3.PoolManager(
             maxsize=32,
             timeout=Timeout(connect=min(_CONNECT_TIMEOUT_SECONDS, timeout_seconds), read=timeout_seconds),
-            ca_certs=DEFAULT_CA_BUNDLE_PATH,
+            ca_certs=certifi.where(),
         )
 
     def get(self, path: str, *, params: dict[str, str] | None = None) -> Any:
