@@ -33,14 +33,23 @@ class SpellingCandidate:
     documents: int
 
 
+# Upper bound of the number of documents with words from :last, inclusive, to :after_last, exclusive.
+DOCUMENTS_OF_PREFIX_SQL = """
+    SELECT CAST(coalesce(sum(b.in_title), 0) AS integer)
+    FROM (
+        SELECT t.in_title FROM search_terms t
+        WHERE t.word ~>=~ CAST(:last AS text) AND t.word ~<~ CAST(:after_last AS text)
+        ORDER BY t.word USING ~<~ LIMIT 500
+    ) b
+"""
+
 # The inputs stand in a materialized table, so that the generic plan does not look worse than a custom plan. Otherwise
 # the server would plan each search again.
 _SELECT_LEXICON = Prepared(
     text(
-        """
+        f"""
         WITH asked AS MATERIALIZED (
-            SELECT CAST(:words AS text[]) AS words, CAST(:last AS text) AS last,
-                CAST(:after_last AS text) AS after_last, CAST(:phrases AS text[]) AS phrases
+            SELECT CAST(:words AS text[]) AS words, CAST(:phrases AS text[]) AS phrases
         )
         SELECT 'total', CAST(NULL AS text), CAST(greatest(reltuples, 0) AS integer), 0, CAST(NULL AS text[])
         FROM pg_class WHERE oid = CAST('search_documents' AS regclass)
@@ -52,12 +61,7 @@ _SELECT_LEXICON = Prepared(
         FROM unnest((SELECT a.words FROM asked a)) AS w (word)
             JOIN search_lexemes l ON l.lexeme = coalesce((ts_lexize('campus_stem', w.word))[1], w.word)
         UNION ALL
-        SELECT 'beginning', NULL, CAST(coalesce(sum(b.in_title), 0) AS integer), 0, NULL
-        FROM (
-            SELECT t.in_title FROM search_terms t
-            WHERE t.word ~>=~ (SELECT a.last FROM asked a) AND t.word ~<~ (SELECT a.after_last FROM asked a)
-            ORDER BY t.word USING ~<~ LIMIT 500
-        ) b
+        SELECT 'beginning', NULL, ({DOCUMENTS_OF_PREFIX_SQL}), 0, NULL FROM asked
         UNION ALL
         (
             SELECT 'synonyms', NULL, 0, 0, s.terms
@@ -84,7 +88,7 @@ def load_lexicon(session: Session, *, words: Sequence[str]) -> Lexicon:
         session,
         words=forms,
         last=last,
-        after_last=last[:-1] + _next_character(last[-1]),
+        after_last=first_text_after_prefix(last),
         phrases=list(find_phrases(list(words))),
     ):
         if kind == "word":
@@ -231,7 +235,11 @@ def add_synonyms_of_corrections(
     )
 
 
-def _next_character(letter: str) -> str:
-    """Return the next code point, skipping the code points that text cannot hold."""
-    following = ord(letter) + 1
-    return chr(0xE000 if 0xD800 <= following <= 0xDFFF else min(following, 0x10FFFF))
+def first_text_after_prefix(prefix: str) -> str:
+    """Return the first text, by code points, that follows all texts with a prefix.
+
+    Code points that text cannot hold are skipped.
+    """
+    following = ord(prefix[-1]) + 1
+    following = 0xE000 if 0xD800 <= following <= 0xDFFF else min(following, 0x10FFFF)
+    return prefix[:-1] + chr(following)

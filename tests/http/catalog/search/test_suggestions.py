@@ -4,6 +4,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from marketplace.catalog.models import Product
+from marketplace.catalog.search.models import SearchTerm
 from marketplace.infra.db import Database
 from tests.support.market import Bearer, Market, Store
 from tests.support.product_api import faults_of
@@ -106,14 +107,38 @@ def test_suggestions_are_cached_until_a_product_appears_or_disappears(
     assert {text for text, _ in fetch_suggestions(client, word)} == {word, f"{word} other"}
 
 
-def test_suggestions_take_three_statements(
+def test_suggestions_take_a_single_statement(
     client: FlaskClient, market: Market, store: Store, word: str, database: Database
 ) -> None:
     for number in range(20):
         market.product(store, title=f"{word} {number}")
     with counted_statements(database) as seen:
         fetch_suggestions(client, word, limit=7)
-    assert len(seen) == 3
+    assert len(seen) == 1
+
+
+def test_other_titles_are_suggested_after_many_with_the_same_title(
+    client: FlaskClient, market: Market, store: Store, word: str
+) -> None:
+    for number in range(31):
+        market.product(store, title=word, popularity=900 + number)
+    market.product(store, title=f"Rare {word}", popularity=1)
+
+    assert fetch_suggestions(client, word) == [(word, "product"), (f"Rare {word}", "product")]
+
+
+@pytest.mark.parametrize("documents", [900, 901, 1_700, 1_701])
+def test_frequency_of_a_word_does_not_change_its_suggestions(
+    client: FlaskClient, market: Market, store: Store, word: str, database: Database, documents: int
+) -> None:
+    for number in range(3):
+        market.product(store, title=f"{word} {number}", popularity=number)
+    with database.transaction() as session:
+        term = session.get_one(SearchTerm, word)
+        term.documents = term.in_title = documents
+
+    assert fetch_suggestions(client, word) == [(f"{word} {number}", "product") for number in (2, 1, 0)]
+    assert fetch_suggestions(client, f"{word} 1") == [(f"{word} 1", "product")]
 
 
 @pytest.mark.parametrize("typed", ["a", "!", "'", "é", "🍮", "a'b", "&", "x" * 100])
