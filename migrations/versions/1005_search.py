@@ -30,7 +30,8 @@ def upgrade() -> None:
         title tsvector NOT NULL,
         body tsvector NOT NULL
     );
-    CREATE INDEX ix_search_documents_prior ON search_documents (prior DESC, product_id DESC);
+    CREATE INDEX ix_search_documents_prior ON search_documents (prior DESC, product_id DESC)
+        INCLUDE (vendor_id, campus_id, category_id, price_minor, condition);
     CREATE INDEX ix_search_documents_body ON search_documents USING gin (body) WITH (fastupdate = off);
     CREATE INDEX ix_search_documents_title ON search_documents USING gin (title) WITH (fastupdate = off);
     """)

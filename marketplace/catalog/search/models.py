@@ -28,7 +28,13 @@ class SearchDocument(Base):
     __table_args__ = (
         Index("ix_search_documents_title", "title", **_GIN),
         Index("ix_search_documents_body", "body", **_GIN),
-        Index("ix_search_documents_prior", text("prior DESC"), text("product_id DESC")),
+        # A scan by popularity evaluates filters on the entries of the index.
+        Index(
+            "ix_search_documents_prior",
+            text("prior DESC"),
+            text("product_id DESC"),
+            postgresql_include=["vendor_id", "campus_id", "category_id", "price_minor", "condition"],
+        ),
     )
 
     product_id: Mapped[UUID] = mapped_column(ForeignKey("products.id", ondelete="CASCADE"), primary_key=True)

@@ -29,11 +29,11 @@ CANDIDATES_PER_STEP = 100
 # ways cost about the same.
 POPULARITY_SCAN_THRESHOLD = 2_500
 _MAX_SCANNED_ROWS = 5_000
-# With filters, fewer candidates suffice, but a scan passes more rows, most without a text match. That pays off for
-# very common words only.
+# With filters, a scan passes more rows to find enough matches. The scan evaluates filters on the entries of an index
+# and reads only the rows that pass, so an entry costs an eighth of a row found through the word index.
 FILTERED_CANDIDATES_PER_STEP = 100
-FILTERED_POPULARITY_SCAN_THRESHOLD = 12_000
-_MAX_SCANNED_ROWS_FILTERED = 12_000
+FILTERED_POPULARITY_SCAN_THRESHOLD = 5_000
+_MAX_SCANNED_ROWS_FILTERED = 25_000
 STEP_COUNT = 3
 _RANK_LEVELS = 64
 _PRIOR_LEVELS = 4_096  # upper bound of search_prior
@@ -44,23 +44,23 @@ _PRIOR_LEVELS = 4_096  # upper bound of search_prior
 _RANK_SQL = "ts_rank('{0.1, 0.9, 0.6, 1}', d.vector, d.query)"
 _LEVELS_PER_RANK_UNIT = 40  # ranks rarely exceed 1
 
-# Filters besides the campus. A filter that is not given is null. The values stand in a materialized table, as the
-# queries do, so that one prepared statement serves every combination and is not planned again for each search.
-_FILTER_TYPES = {
-    "category_ids": "uuid[]",
-    "min_price": "bigint",
-    "max_price": "bigint",
-    "condition": "text",
-    "vendor_id": "uuid",
-    "in_stock": "boolean",
-}
+# Filters besides the campus. A filter that is not given is null, so that one prepared statement serves every
+# combination.
 _FILTER_CONDITIONS = (
-    "(a.category_ids IS NULL OR d.category_id = ANY(a.category_ids))",
-    "(a.min_price IS NULL OR d.price_minor >= a.min_price)",
-    "(a.max_price IS NULL OR d.price_minor <= a.max_price)",
-    "(a.condition IS NULL OR d.condition = a.condition)",
-    "(a.vendor_id IS NULL OR d.vendor_id = a.vendor_id)",
-    "(a.in_stock IS NULL OR a.in_stock = (SELECT p.available > 0 FROM products p WHERE p.id = d.product_id))",
+    "(CAST(:category_ids AS uuid[]) IS NULL OR d.category_id = ANY(CAST(:category_ids AS uuid[])))",
+    "(CAST(:min_price AS bigint) IS NULL OR d.price_minor >= CAST(:min_price AS bigint))",
+    "(CAST(:max_price AS bigint) IS NULL OR d.price_minor <= CAST(:max_price AS bigint))",
+    "(CAST(:condition AS text) IS NULL OR d.condition = CAST(:condition AS text))",
+    "(CAST(:vendor_id AS uuid) IS NULL OR d.vendor_id = CAST(:vendor_id AS uuid))",
+    """(
+        CAST(:in_stock AS boolean) IS NULL
+        OR CAST(:in_stock AS boolean) = (SELECT p.available > 0 FROM products p WHERE p.id = d.product_id)
+    )""",
+)
+_FILTER_PARAMETERS = ("category_ids", "min_price", "max_price", "condition", "vendor_id")
+_FILTER_COLUMNS = ", ".join(
+    f"d.{name}"
+    for name in ("product_id", "prior", "vendor_id", "campus_id", "category_id", "price_minor", "condition")
 )
 
 
@@ -71,7 +71,7 @@ def filter_parameters(conditions: Mapping[str, Any]) -> dict[str, Any]:
     :return: a value for each filter; None for a filter that is not given
     """
     in_stock = True if "in_stock" in conditions else False if "sold_out" in conditions else None
-    return {name: conditions.get(name) for name in _FILTER_TYPES} | {"in_stock": in_stock}
+    return {name: conditions.get(name) for name in _FILTER_PARAMETERS} | {"in_stock": in_stock}
 
 
 def has_filters_besides_campus(conditions: Iterable[str]) -> bool:
@@ -117,13 +117,8 @@ def search_statement(steps: tuple[SearchStep, ...], *, campus: str | None, filte
 
 def _ranked_candidates_sql(steps: Sequence[SearchStep], campus: str | None, *, filtered: bool) -> TextClause:
     asked_columns = ", ".join(
-        [
-            *(
-                f"to_tsquery('campus', CAST(:query_{number} AS text)) AS query_{number}"
-                for number in range(STEP_COUNT)
-            ),
-            *(f"CAST(:{name} AS {kind}) AS {name}" for name, kind in _FILTER_TYPES.items() if filtered),
-        ]
+        f"to_tsquery('campus', CAST(:query_{number} AS text)) AS query_{number}"
+        for number in range(STEP_COUNT)
     )
     candidates = " UNION ALL ".join(
         f"SELECT {number} AS step, s.* FROM step_{number} s" for number in range(STEP_COUNT)
@@ -160,42 +155,81 @@ def _ranked_candidates_sql(steps: Sequence[SearchStep], campus: str | None, *, f
 
 def _step_sql(number: int, step: SearchStep, campus: str | None, *, filtered: bool) -> str:
     """Write the candidates of a step: the most popular matches that no earlier step matched."""
-    columns = f"d.product_id, d.prior, d.{step.vector} AS vector, a.query_{number} AS query"
     order = "ORDER BY d.prior DESC, d.product_id DESC LIMIT"
-    row_conditions = " AND ".join(
-        [
-            "d.vendor_id NOT IN (SELECT c.id FROM closed c)",
-            campus_sql("d.campus_id", campus),
-            *(_FILTER_CONDITIONS if filtered else ()),
-            *(
-                f"(a.query_{earlier} IS NULL OR NOT d.title @@ a.query_{earlier})"
-                for earlier in range(number)[-1:]
-            ),
-        ]
-    )
     within = f"{_step_is_due_sql(number)} AND {_row_is_in_range_sql(number)}"
-    by_words = (
-        f"FROM asked a, search_documents d WHERE {within}"
-        f" AND d.{step.vector} @@ a.query_{number} AND {row_conditions}"
-    )
+    by_words = f"""
+        SELECT {_candidate_columns(number, step, "d")} FROM asked a, search_documents d
+        WHERE {within} AND d.{step.vector} @@ a.query_{number}
+            AND {_row_conditions(number, campus, filtered=filtered)}
+    """
     if not step.scans_by_popularity:
-        return f"step_{number} AS MATERIALIZED (SELECT {columns} {by_words} {order} :most)"
-    max_scanned_rows = _MAX_SCANNED_ROWS_FILTERED if filtered else _MAX_SCANNED_ROWS
+        return f"step_{number} AS MATERIALIZED ({by_words} {order} :most)"
     return f"""
-        walk_{number} AS MATERIALIZED (
-            SELECT {columns} FROM asked a, (
-                SELECT * FROM search_documents d WHERE {within} {order} {max_scanned_rows}
-            ) d
-            WHERE ts_match_vq(d.{step.vector}, a.query_{number}) AND {row_conditions} {order} :most
-        ),
+        walk_{number} AS MATERIALIZED ({_walk_sql(number, step, campus, within, filtered=filtered)} {order} :most),
         words_{number} AS MATERIALIZED (
-            SELECT {columns} {by_words} AND (SELECT count(*) FROM walk_{number}) < :most {order} :most
+            {by_words} AND (SELECT count(*) FROM walk_{number}) < :most {order} :most
         ),
         step_{number} AS MATERIALIZED (
             SELECT * FROM walk_{number} WHERE (SELECT count(*) FROM walk_{number}) >= :most
             UNION ALL SELECT * FROM words_{number}
         )
     """
+
+
+def _walk_sql(number: int, step: SearchStep, campus: str | None, within: str, *, filtered: bool) -> str:
+    """Write the scan of the most popular rows, which checks each row instead of using the word index."""
+    order = "ORDER BY d.prior DESC, d.product_id DESC"
+    if not filtered:
+        return f"""
+            SELECT {_candidate_columns(number, step, "d")} FROM asked a, (
+                SELECT * FROM search_documents d WHERE {within} {order} LIMIT {_MAX_SCANNED_ROWS}
+            ) d
+            WHERE ts_match_vq(d.{step.vector}, a.query_{number})
+                AND {_row_conditions(number, campus, filtered=False)}
+        """
+    # The scan reads columns of ix_search_documents_prior alone, and then the vectors of the rows that pass the
+    # filters. The planner knows neither how few pass nor how early the scan ends, so the subquery fixes the order.
+    return f"""
+        SELECT {_candidate_columns(number, step, "v")} FROM asked a, (
+            SELECT d.product_id, d.prior FROM (
+                SELECT {_FILTER_COLUMNS} FROM search_documents d
+                WHERE {within} {order} LIMIT {_MAX_SCANNED_ROWS_FILTERED}
+            ) d
+            WHERE {_filter_sql(campus, filtered=True)} {order}
+        ) d CROSS JOIN LATERAL (
+            SELECT v.title, v.body FROM search_documents v WHERE v.product_id = d.product_id OFFSET 0
+        ) v
+        WHERE ts_match_vq(v.{step.vector}, a.query_{number}) AND {_is_new_sql(number, "v")}
+    """
+
+
+def _candidate_columns(number: int, step: SearchStep, vectors: str) -> str:
+    return f"d.product_id, d.prior, {vectors}.{step.vector} AS vector, a.query_{number} AS query"
+
+
+def _row_conditions(number: int, campus: str | None, *, filtered: bool) -> str:
+    return f"{_filter_sql(campus, filtered=filtered)} AND {_is_new_sql(number, 'd')}"
+
+
+def _filter_sql(campus: str | None, *, filtered: bool) -> str:
+    """Write the conditions that do not depend on words."""
+    return " AND ".join(
+        [
+            "d.vendor_id NOT IN (SELECT c.id FROM closed c)",
+            campus_sql("d.campus_id", campus),
+            *(_FILTER_CONDITIONS if filtered else ()),
+        ]
+    )
+
+
+def _is_new_sql(number: int, vectors: str) -> str:
+    """Write the condition that the previous step did not match a row.
+
+    :param vectors: the alias of the table with the text search vectors
+    """
+    if not number:
+        return "true"
+    return f"(a.query_{number - 1} IS NULL OR NOT {vectors}.title @@ a.query_{number - 1})"
 
 
 def _step_is_due_sql(number: int) -> str:

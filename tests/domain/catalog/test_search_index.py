@@ -66,23 +66,46 @@ def large_database(addresses: Addresses) -> Iterator[Database]:
 def test_search_for_common_words_reads_a_bounded_number_of_buffers(
     large_database: Database, words: list[str]
 ) -> None:
-    with large_database.reading() as session:
+    plan, scans = plan_of_first_page(large_database, words, {})
+
+    assert plan["Actual Rows"] == 21
+    assert scans is (words != ["seldom"])
+    assert buffers_of(plan) <= MAX_BUFFERS
+
+
+def test_filtered_search_for_common_word_reads_only_rows_that_pass_the_filters(
+    large_database: Database,
+) -> None:
+    one_in_a_hundred = {"max_price": 1_000 + ROWS // 100}
+
+    plan, scans = plan_of_first_page(large_database, ["common"], one_in_a_hundred)
+
+    assert plan["Actual Rows"] == 21
+    assert scans
+    assert buffers_of(plan) <= MAX_BUFFERS / 5
+
+
+def plan_of_first_page(
+    database: Database, words: list[str], conditions: dict[str, Any]
+) -> tuple[dict[str, Any], bool]:
+    """Run a search, and return its plan and whether it scans rows by popularity."""
+    with database.reading() as session:
         lexicon = search_lexicon.load_lexicon(session, words=words)
-        context = _SearchContext(session, words, {}, datetime.now(UTC), "")
+        context = _SearchContext(session, words, conditions, datetime.now(UTC), "")
         strategy = next(_match_strategies(context, lexicon))
-        statement = search_statement(strategy.steps, campus=None, filtered=False)
+        statement = search_statement(strategy.steps, campus=None, filtered=bool(conditions))
         values = statement._constants | _block_parameters(
             context, strategy, _SearchPosition(strategy.kind), limit=21
         )
-
         with driver_cursor(session) as cursor:
             cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement.sql}", values)
             (found,) = cursor.fetchone()
-
     plan = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
-    assert plan["Actual Rows"] == 21
-    assert any(step.scans_by_popularity for step in strategy.steps) is (words != ["seldom"])
-    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= MAX_BUFFERS
+    return plan, any(step.scans_by_popularity for step in strategy.steps)
+
+
+def buffers_of(plan: dict[str, Any]) -> int:
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 
 def row_of(database: Database, model: type[Any], key: Any) -> Any:
