@@ -2,8 +2,6 @@
 
 import io
 import struct
-import subprocess
-import sys
 from contextlib import suppress
 from typing import Any
 
@@ -373,15 +371,3 @@ class TestBounds:
 
         with pytest.raises(UnacceptablePictureError, match="25 megapixels"):
             drawn(bytes(content))
-
-
-def test_web_processes_load_neither_image_decoder_nor_storage_client() -> None:
-    """Both libraries are large. The decoder runs in a separate process, and the client is loaded at first use."""
-    check = (
-        "import sys, blueprints.areas, marketplace.services, tasks.all_tasks;"
-        "sys.exit(', '.join({'PIL', 'boto3', 'botocore'} & sys.modules.keys()) or None)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", check], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
