@@ -295,7 +295,7 @@ class Reads:
             "search",
             self._side("search", "web", lambda: _searches(_SEED)),
             (self._side("one row, bare", "floors", lambda: self._details("/row?{}")),),
-            Target(p95_ms=25),
+            Target(p95_ms=20),
         )
 
     def _suggestions(self) -> Part:
@@ -309,5 +309,5 @@ class Reads:
             "suggestions",
             self._side("suggestions, uncached", "web", uncached),
             (self._side("one row, bare", "floors", lambda: self._details("/row?{}")),),
-            Target(p95_ms=30),
+            Target(p95_ms=20),
         )

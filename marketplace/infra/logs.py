@@ -153,7 +153,12 @@ def configure_error_tracking(settings: Settings) -> None:
     """Report unhandled errors to the error tracker if SENTRY_DSN is set."""
     if not settings.sentry_dsn:
         return
-    import sentry_sdk  # noqa: PLC0415 - large, and unused without a tracker
+    # The modules are large, and unused without a tracker.
+    import sentry_sdk  # noqa: PLC0415
+    from sentry_sdk.integrations.flask import FlaskIntegration  # noqa: PLC0415
+    from sentry_sdk.integrations.huey import HueyIntegration  # noqa: PLC0415
+    from sentry_sdk.integrations.redis import RedisIntegration  # noqa: PLC0415
+    from sentry_sdk.integrations.sqlalchemy import SqlalchemyIntegration  # noqa: PLC0415
 
     sentry_sdk.init(
         dsn=settings.sentry_dsn,
@@ -164,6 +169,9 @@ def configure_error_tracking(settings: Settings) -> None:
         before_send=scrub_error_event,
         before_breadcrumb=lambda crumb, _hint: scrub(crumb),
         default_integrations=True,
+        # The automatic choice would load the storage client into each process.
+        auto_enabling_integrations=False,
+        integrations=[FlaskIntegration(), HueyIntegration(), RedisIntegration(), SqlalchemyIntegration()],
     )
 
 

@@ -260,7 +260,7 @@ def tracker(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kep
 
     def init(**options: Any) -> Any:
         # Integrations patch libraries permanently and do not change the scrubber's output.
-        return started(**options | {"transport": kept, "default_integrations": False})
+        return started(**options | {"transport": kept, "default_integrations": False, "integrations": []})
 
     monkeypatch.setattr(sentry_sdk, "init", init)
     configure_error_tracking(replace(settings, sentry_dsn="https://key@tracker.invalid/1"))

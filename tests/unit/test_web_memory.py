@@ -13,16 +13,34 @@ SELDOM_NEEDED = {
 }
 
 
-def test_web_processes_load_no_large_library_that_requests_seldom_need() -> None:
-    """Images are decoded in a separate process. The other libraries are loaded at first use, or by commands."""
-    check = (
-        "import sys, blueprints.areas, blueprints.http.application, marketplace.services, tasks.all_tasks;"
-        f"sys.exit(', '.join(sorted({SELDOM_NEEDED!r} & sys.modules.keys())) or None)"
-    )
+def modules_loaded_by(program: str) -> set[str]:
+    """Run a program in a new process, and return the libraries of ``SELDOM_NEEDED`` that the process loads."""
     done = subprocess.run(
-        [sys.executable, "-c", check], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", f"import sys; {program}; print(*({SELDOM_NEEDED!r} & sys.modules.keys()))"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+    return set(done.stdout.split())
+
+
+def test_web_processes_load_no_large_library_that_requests_seldom_need() -> None:
+    """Images are decoded in a separate process. The other libraries are loaded at first use, or by commands."""
+    program = "import blueprints.areas, blueprints.http.application, marketplace.services, tasks.all_tasks"
+    assert modules_loaded_by(program) == set()
+
+
+def test_error_tracker_does_not_load_the_storage_client() -> None:
+    program = (
+        "from types import SimpleNamespace; from marketplace.infra.logs import configure_error_tracking;"
+        "configure_error_tracking(SimpleNamespace("
+        "sentry_dsn='https://key@tracker.invalid/1', build_revision='1', environment='test'))"
+    )
+    loaded = modules_loaded_by(program)
+    assert "sentry_sdk" in loaded
+    assert "boto3" not in loaded
 
 
 def test_collections_in_workers_leave_the_objects_of_the_master_alone() -> None:
