@@ -1,10 +1,12 @@
 """The four queues, each with a separate Huey instance on Redis. Messages are JSON, never pickles."""
 
+import time
 from datetime import datetime
 from typing import Any, ClassVar, Protocol
 
 import orjson
 import redis
+import structlog
 from huey import RedisHuey
 from huey.api import Task
 from huey.consumer import Consumer, Scheduler
@@ -17,6 +19,9 @@ from marketplace.infra.wire import LeanRedisClient
 
 # Work in parallel, so that work that waits for a lock or a provider does not block other work.
 WORKER_THREADS = 8
+_UNREACHABLE_PAUSE_SECONDS = 0.5
+
+_log = structlog.get_logger(__name__)
 
 
 class JsonSerializer(Serializer):  # type: ignore[misc]
@@ -65,16 +70,31 @@ class Queue(RedisHuey):  # type: ignore[misc]
     """A Huey queue. In a worker, the database's schedule replaces Huey's schedule of periodic tasks."""
 
     periodic: PeriodicTasks | None = None
+    _is_unreachable = False
 
     def read_periodic(self, _timestamp: datetime | None) -> list[Task]:
         """Return due tasks for Huey's scheduler to enqueue."""
         return self.periodic.read_due_tasks() if self.periodic else []
 
     def dequeue(self) -> Task | None:
-        """Wait for a message for a Huey worker. First run a task that could not be enqueued."""
+        """Wait for a message for a Huey worker. First run a task that could not be enqueued.
+
+        An outage of the queue server is logged once, where Huey would log each attempt of each thread.
+        """
         if self.periodic and self.periodic.run_unsent_task():
             return None
-        return super().dequeue()
+        try:
+            message = super().dequeue()
+        except (redis.ConnectionError, OSError) as error:
+            if not self._is_unreachable:
+                self._is_unreachable = True
+                _log.warning("queue unreachable", queue=self.name, failure=type(error).__name__)
+            time.sleep(_UNREACHABLE_PAUSE_SECONDS)
+            return None
+        if self._is_unreachable:
+            self._is_unreachable = False
+            _log.info("queue reachable", queue=self.name)
+        return message
 
     def is_reachable(self) -> bool:
         """Return whether the queue server answers."""

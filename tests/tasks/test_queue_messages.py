@@ -1,17 +1,21 @@
-"""Queue messages: plain JSON with times, without executable content."""
+"""Queue messages: plain JSON with times, without executable content, and outages of the queue server."""
 
 import pickle
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from uuid import uuid4
 
 import orjson
 import pytest
+import structlog
 from huey.registry import Message
 
 from marketplace.kernel import queues
 from marketplace.services import Services
+from sandbox.servers import EmbeddedValkey
 from tasks.dispatcher import Dispatcher
 from tasks.queues import JsonSerializer, make_queue
+from tests.support.probes import closed_port
 
 SERIALIZER = JsonSerializer()
 
@@ -98,3 +102,19 @@ def test_message_is_pending_in_addressed_queue_only(relay: Dispatcher) -> None:
 
     waiting = {name: len(queue.pending()) for name, queue in relay.queues.items()}
     assert waiting == dict.fromkeys(queues.NAMES, 0) | {queues.NOTIFICATIONS: 1}
+
+
+def test_outage_of_the_queue_server_is_logged_once(tmp_path: Path) -> None:
+    port = closed_port()
+    queue = make_queue(queues.WEBHOOKS, f"redis://127.0.0.1:{port}/0")
+
+    with structlog.testing.capture_logs() as logged:
+        assert [queue.dequeue() for _ in range(3)] == [None, None, None]
+        valkey = EmbeddedValkey(tmp_path / "valkey", port, durable=False)
+        valkey.start()
+        try:
+            assert queue.dequeue() is None
+        finally:
+            valkey.stop()
+
+    assert [line["event"] for line in logged] == ["queue unreachable", "queue reachable"]
