@@ -141,7 +141,7 @@ def _sandbox_gateway_endpoints(*, controls: bool) -> str:
     for rule in app.url_map.iter_rules():
         if (rule.endpoint.partition(".")[0] in ("controls", "payment_page")) == controls:
             purpose = (app.view_functions[rule.endpoint].__doc__ or "").partition("\n")[0]
-            path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule)
+            path = re.sub(r"<(?:\w+(?:\([^)]*\))?:)?(\w+)>", r"{\1}", rule.rule)
             methods = sorted((rule.methods or set()) - {"HEAD", "OPTIONS"})
             rows += [(path, method, purpose) for method in methods]
     return _table(

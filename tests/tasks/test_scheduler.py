@@ -10,7 +10,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from redis import ConnectionError as RedisConnectionError
 from sqlalchemy import text
 
 from marketplace.audit.operations import Act
@@ -524,9 +523,7 @@ class TestMessages:
         one = stage.worker(settings=replace(stage.services.settings, redis_url=away))
 
         assert one.poll() == []
-        assert [one.queue.dequeue(), one.queue.dequeue()] == [None, None]
-        with pytest.raises(RedisConnectionError):
-            one.queue.dequeue()
+        assert [one.queue.dequeue() for _ in range(3)] == [None, None, None]
 
         assert [stage.state(task).outcome for task in (first, second)] == ["succeeded", "succeeded"]
         assert len(stage.ran) == 2
