@@ -16,11 +16,11 @@ from commands.seeding import orders, people, pictures, products, promotions, sta
 from commands.seeding.categories import load_categories
 from commands.seeding.loading import ProgressCallback
 from marketplace.catalog import cache_tags
-from marketplace.catalog.models import Image
 from marketplace.catalog.search import index_maintenance
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.sessions import driver_cursor
 from marketplace.kernel.demo_ids import SeededKind, seeded_id
+from marketplace.media.models import Image
 from marketplace.models import metadata
 from marketplace.platform.models import Campus
 from marketplace.providers.storage import S3ObjectStorage

@@ -13,6 +13,7 @@ from marketplace.identity import models as identity
 from marketplace.infra import outbox
 from marketplace.infra.db import Base
 from marketplace.ledger import models as ledger
+from marketplace.media import models as media
 from marketplace.notifications import models as notifications
 from marketplace.orders import models as orders
 from marketplace.payments import models as payments
@@ -35,6 +36,7 @@ __all__ = [
     "idempotency",
     "identity",
     "ledger",
+    "media",
     "notifications",
     "orders",
     "outbox",

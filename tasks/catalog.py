@@ -8,13 +8,13 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.media import image_cleanup
 from marketplace.catalog.moderation import automated_review
 from marketplace.catalog.promotions import common as promotions, flash_sales
 from marketplace.catalog.search import index_maintenance
 from marketplace.catalog.statistics import counters
 from marketplace.infra.cache import drop_cached
 from marketplace.kernel import queues
+from marketplace.media import image_cleanup
 from marketplace.orders.queries import is_image_used_by_orders
 from marketplace.services import Services
 from tasks.registry import QueueSweeper, handler, periodic, phased_handler

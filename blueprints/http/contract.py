@@ -13,7 +13,14 @@ from marketplace.idempotency.operations import (
     RequestInProgressError,
     RequestTakenOverError,
 )
-from marketplace.identity.permissions import MANAGE_FINANCES, MANAGE_ORDERS, MANAGE_PLATFORM, MANAGE_PRODUCTS
+from marketplace.identity.permissions import (
+    MANAGE_FINANCES,
+    MANAGE_ORDERS,
+    MANAGE_PLATFORM,
+    MANAGE_PRODUCTS,
+    MANAGE_USERS,
+    MANAGE_VENDORS,
+)
 from marketplace.identity.queries import Caller
 from marketplace.infra.waits.limits import LONG_WAIT_SECONDS
 from marketplace.kernel.errors import (
@@ -113,6 +120,9 @@ ORDER_STAFF = _staff_with(MANAGE_ORDERS)
 PLATFORM_STAFF = _staff_with(MANAGE_PLATFORM)
 PLATFORM_STAFF_AAL2 = _staff_with(MANAGE_PLATFORM, aal2=True)
 PRODUCT_STAFF = _staff_with(MANAGE_PRODUCTS)
+USER_STAFF = _staff_with(MANAGE_USERS)
+USER_STAFF_AAL2 = _staff_with(MANAGE_USERS, aal2=True)
+VENDOR_STAFF = _staff_with(MANAGE_VENDORS)
 
 
 VENDOR_OR_FINANCE_AAL2 = replace(

@@ -1,11 +1,9 @@
 """Tables of the catalog."""
 
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import CheckConstraint, Computed, ForeignKey, Index, text
-from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.infra.db import Base, CreatedAt, Entity, Timestamped
@@ -26,51 +24,6 @@ class Category(Entity):
     position: Mapped[int] = mapped_column(server_default=text("0"))
     lineage: Mapped[list[UUID]]
     commission_bps: Mapped[int | None]
-
-
-class Image(Entity):
-    """An image in object storage with its renditions, under keys derived from a hash of the content.
-
-    A row exists before its objects are stored (``pending``) and until the objects are deleted (``deleting``). The row
-    then stays as ``deleted`` for a while. No key is reused while an old deletion may still run. Seeded images have a
-    single rendition and no hash. Rows older than the renditions have only a key.
-    """
-
-    __tablename__ = "images"
-    __table_args__ = (
-        CheckConstraint("status IN ('pending', 'ready', 'deleting', 'deleted')", name="status"),
-        CheckConstraint("width > 0 AND height > 0", name="size"),
-        Index(
-            "uq_images_owner_content",
-            "owner_id",
-            "content_hash",
-            unique=True,
-            postgresql_where=text("status IN ('pending', 'ready')"),
-        ),
-        Index("ix_images_content", "content_hash"),
-        Index("ix_images_key", "key"),
-        Index("ix_images_unused", "unused_since", postgresql_where=text("unused_since IS NOT NULL")),
-    )
-
-    owner_id: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"), index=True)
-    key: Mapped[str] = mapped_column(comment="Object key of the rendition for cards")
-    content_hash: Mapped[str | None] = mapped_column(
-        comment="Hash of the uploaded file and of the version of the rendition recipe"
-    )
-    content_type: Mapped[str | None] = mapped_column(
-        comment="Media type of the uploaded file, detected from the content"
-    )
-    width: Mapped[int | None] = mapped_column(
-        comment="Width of the uploaded image in upright orientation, in pixels"
-    )
-    height: Mapped[int | None]
-    renditions: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, server_default="[]")
-    status: Mapped[str] = mapped_column(server_default="ready")
-    unused_since: Mapped[datetime | None] = mapped_column(
-        server_default=text("now()"),
-        comment="Earliest time since when the image is unused; null while in use",
-    )
-    created_at: Mapped[CreatedAt]
 
 
 class Product(Timestamped, Entity):

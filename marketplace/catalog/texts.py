@@ -87,7 +87,6 @@ PRICE_FAR_BELOW_USUAL = (
 
 # Refusals of changes to listings and images.
 
-IMAGE_UPLOAD_EXPIRED = "The upload took too long and was cancelled. Upload the image again."
 IMAGES_NOT_FOUND = "Some images are not among your uploads. Upload them, then send their new ids."
 NO_STORE_YET = "You do not have a store yet. You can list products after we approve your vendor application."
 NOT_BACK_TO_DRAFT = (

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.catalog import states, texts
 from marketplace.catalog.listing_changes import drop_stale_listing_caches, mark_deleted
-from marketplace.catalog.models import Category, Image, Product, ProductImage
+from marketplace.catalog.models import Category, Product, ProductImage
 from marketplace.catalog.moderation import automated_review
 from marketplace.identity.permissions import MANAGE_PRODUCTS
 from marketplace.identity.queries import Caller
@@ -23,6 +23,7 @@ from marketplace.kernel.errors import (
     ValidationError,
     found,
 )
+from marketplace.media.models import Image
 from marketplace.vendors import queries as vendor_queries
 
 _UNSCREENED_FIELDS = frozenset({"quantity", "exclusive"})

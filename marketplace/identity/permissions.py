@@ -4,16 +4,18 @@ MANAGE_FINANCES = "canManageFinances"
 MANAGE_ORDERS = "canManageOrders"
 MANAGE_PLATFORM = "canManagePlatform"
 MANAGE_PRODUCTS = "canManageProducts"
+MANAGE_USERS = "canManageUsers"
+MANAGE_VENDORS = "canManageVendors"
 # Areas that are still to come use the others.
 ALL = (
     MANAGE_FINANCES,
     MANAGE_ORDERS,
     MANAGE_PLATFORM,
     MANAGE_PRODUCTS,
+    MANAGE_USERS,
+    MANAGE_VENDORS,
     "canManageCompliance",
     "canManageDisputes",
     "canManageSupport",
-    "canManageUsers",
-    "canManageVendors",
     "canViewAudit",
 )

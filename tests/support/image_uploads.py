@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from marketplace.catalog.media import image_cleanup, images
-from marketplace.catalog.media.image_cleanup import UNUSED_GRACE_PERIOD, ImageCleanupResult
-from marketplace.catalog.models import Image
 from marketplace.infra.db import Database
+from marketplace.media import image_cleanup, images
+from marketplace.media.image_cleanup import UNUSED_GRACE_PERIOD, ImageCleanupResult
+from marketplace.media.models import Image
 from tests.support.object_storage import InMemoryStorage
 from tests.support.sample_images import photo
 

@@ -10,10 +10,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from marketplace.catalog.models import Category, Image, Product, ProductImage
+from marketplace.catalog.models import Category, Product, ProductImage
 from marketplace.identity.models import Profile
 from marketplace.identity.queries import Caller, find_caller
 from marketplace.infra.db import Base, Database
+from marketplace.media.models import Image
 from marketplace.platform.models import Campus
 from marketplace.vendors.models import VendorProfile
 

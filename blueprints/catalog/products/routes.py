@@ -29,11 +29,11 @@ from blueprints.http import (
 )
 from marketplace.catalog import cache_tags, vendor_products
 from marketplace.catalog.browse import listing, product_detail
-from marketplace.catalog.media import images
 from marketplace.infra.imaging.formats import FORMATS
 from marketplace.kernel.errors import PermissionRequiredError, StaleRevisionError
 from marketplace.kernel.paging import Page
 from marketplace.kernel.states import IllegalTransitionError
+from marketplace.media import images
 from marketplace.vendors.queries import StoreRequiredError
 
 area = ContractBlueprint("catalog", "/api/products", "Products, catalog, discovery")

@@ -21,7 +21,6 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ClauseElement
 
 from marketplace.catalog.browse.listing import CARD_COLUMNS, build_card
-from marketplace.catalog.media.images import image_view
 from marketplace.catalog.models import Product
 from marketplace.catalog.sale_price import CURRENT_SALE_SQL, sale_view
 from marketplace.catalog.statistics import counters
@@ -31,6 +30,7 @@ from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.kernel.errors import NotFoundError, found
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.ratings import average_rating
+from marketplace.media.images import image_view
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import STORE_IS_OPEN, STORE_IS_OPEN_SQL
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.catalog import texts
-from marketplace.catalog.models import Image, Product
+from marketplace.catalog.models import Product
 from marketplace.catalog.promotions.models import Promotion
 from marketplace.infra import outbox
 from marketplace.infra.cache import drop_cached
@@ -27,6 +27,7 @@ from marketplace.kernel.errors import (
     ValidationError,
     found,
 )
+from marketplace.media.models import Image
 from marketplace.platform.models import Campus
 from marketplace.vendors.models import VendorProfile
 

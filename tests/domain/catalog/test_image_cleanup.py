@@ -11,17 +11,18 @@ import pytest
 from sqlalchemy import text
 
 from marketplace.catalog import vendor_products
-from marketplace.catalog.media import image_cleanup, images
-from marketplace.catalog.media.image_cleanup import (
+from marketplace.catalog.models import Product
+from marketplace.infra.db import Database
+from marketplace.kernel.errors import ProviderUnavailableError, ValidationError
+from marketplace.media import image_cleanup, images
+from marketplace.media.image_cleanup import (
     DELETED_ROW_RETENTION,
     IMAGE_USING_TABLES,
     MAX_IMAGES_PER_RUN,
     UNUSED_GRACE_PERIOD,
     ImageCleanupResult,
 )
-from marketplace.catalog.models import Image, Product
-from marketplace.infra.db import Database
-from marketplace.kernel.errors import ProviderUnavailableError, ValidationError
+from marketplace.media.models import Image
 from marketplace.models import metadata
 from tests.support.image_uploads import A_DAY_LATER, BUCKET, UPLOAD_TIME, ImageUploads, new_photo
 from tests.support.market import Market, Store

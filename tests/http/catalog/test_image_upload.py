@@ -12,7 +12,7 @@ from werkzeug.datastructures import FileStorage, MultiDict
 from werkzeug.test import encode_multipart
 
 from blueprints.areas import AREAS
-from marketplace.catalog.models import Image
+from marketplace.media.models import Image
 from marketplace.providers.storage import IMMUTABLE_CACHE_CONTROL
 from marketplace.services import Services
 from tests.support.checked_client import checked_app

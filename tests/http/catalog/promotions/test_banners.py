@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from marketplace.catalog.models import Image
+from marketplace.media.models import Image
 from marketplace.platform.models import Campus
 from tests.support.product_api import faults_of
 from tests.support.promotions import Stage

@@ -14,13 +14,13 @@ from uuid import UUID
 from sqlalchemy import case, select, text, update
 from sqlalchemy.orm import Session
 
-from marketplace.catalog import texts
-from marketplace.catalog.models import Image
 from marketplace.infra.db import Database
 from marketplace.infra.imaging.formats import Picture, Rendition
 from marketplace.infra.imaging.sandboxed_decode import re_encode
 from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.errors import ConflictError
+from marketplace.media import texts
+from marketplace.media.models import Image
 from marketplace.providers.storage import IMMUTABLE_CACHE_CONTROL, ObjectStorage, StoredObject, put_all
 
 MAX_BYTES = 5 * 1024 * 1024

@@ -16,12 +16,12 @@ import structlog
 from sqlalchemy import func, select, text, update
 from sqlalchemy.orm import Session
 
-from marketplace.catalog.media.images import LOCK_IMAGE_CONTENT
-from marketplace.catalog.models import Image
 from marketplace.infra.batches import process_each
 from marketplace.infra.db import Database
 from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.media.images import LOCK_IMAGE_CONTENT
+from marketplace.media.models import Image
 from marketplace.providers.storage import ObjectStorage, delete_all
 
 _log = structlog.get_logger(__name__)

@@ -1,1 +1,0 @@
-"""Product images: upload, renditions and cleanup."""

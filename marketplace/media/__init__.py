@@ -1,0 +1,1 @@
+"""Uploaded images: upload, renditions and cleanup."""
