@@ -259,9 +259,10 @@ _STATEMENTS = (
     SELECT pg_temp.buyer(n), 'Room', 'Unity Hostel', 'Block C', 'C' || n, '+2347000000000', true
     FROM generate_series(0, %(buyers)s - 1) n""",
     """INSERT INTO vendor_profiles (id, user_id, campus_id, display_name, slug, verified, rating_sum, rating_count,
-        completed_orders)
+        rating_counts, completed_orders)
     SELECT pg_temp.store(n), pg_temp.merchant(n), pg_temp.campus(n %% %(campuses)s), 'Store number ' || n,
-        'store-' || n, n %% 3 = 0, n * 17 %% 400, n * 17 %% 400 / 4 + 1, n
+        'store-' || n, n %% 3 = 0, 3 * (n %% 20) + 5 * (n * 17 %% 80), n %% 20 + n * 17 %% 80,
+        ARRAY[0, 0, n %% 20, 0, n * 17 %% 80], n
     FROM generate_series(0, %(stores)s - 1) n""",
     """INSERT INTO images (id, owner_id, key)
     SELECT pg_temp.image(n), pg_temp.merchant(n %% %(stores)s), 'products/' || md5(n::text) || '-medium.webp'

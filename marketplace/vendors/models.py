@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, FetchedValue, ForeignKey, Index, text
+from sqlalchemy import ARRAY, BigInteger, CheckConstraint, FetchedValue, ForeignKey, Index, text
 from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -17,6 +17,16 @@ class VendorProfile(Timestamped, Entity):
     __tablename__ = "vendor_profiles"
     __table_args__ = (
         CheckConstraint("status IN ('active', 'suspended', 'closed')", name="status"),
+        CheckConstraint(
+            """
+            cardinality(rating_counts) = 5 AND 0 <= ALL (rating_counts)
+            AND rating_count
+                = rating_counts[1] + rating_counts[2] + rating_counts[3] + rating_counts[4] + rating_counts[5]
+            AND rating_sum = rating_counts[1] + 2 * rating_counts[2] + 3 * rating_counts[3] + 4 * rating_counts[4]
+                + 5 * rating_counts[5]
+            """,
+            name="rating_counts",
+        ),
         Index(
             "ix_vendor_profiles_search",
             "search",
@@ -40,6 +50,11 @@ class VendorProfile(Timestamped, Entity):
     )
     rating_sum: Mapped[int] = mapped_column(server_default=text("0"))
     rating_count: Mapped[int] = mapped_column(server_default=text("0"))
+    rating_counts: Mapped[list[int]] = mapped_column(
+        ARRAY(BigInteger),
+        server_default="{0,0,0,0,0}",
+        comment="The numbers of ratings with 1, 2, 3, 4 and 5 stars",
+    )
     completed_orders: Mapped[int] = mapped_column(server_default=text("0"))
     response_seconds_sum: Mapped[int] = mapped_column(
         server_default=text("0"), comment="The sum of times from payment to acceptance, in seconds"

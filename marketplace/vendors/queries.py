@@ -125,6 +125,7 @@ class StoreProfile:
     vacation_mode: Vacation | None
     rating: float | None
     rating_count: int
+    rating_counts: list[int]
     completed_orders: int
     verified: bool
     status: str
@@ -157,6 +158,7 @@ def fetch_store_profile(
         vacation_mode=Vacation(until, store.vacation_note) if away else None,
         rating=average_rating(store.rating_sum, store.rating_count),
         rating_count=store.rating_count,
+        rating_counts=store.rating_counts,
         completed_orders=store.completed_orders,
         verified=store.verified,
         status=store.status,

@@ -470,6 +470,11 @@ class StoreProfileView(StoreName):
     )
     rating = fields.Float(required=True, allow_none=True)
     rating_count = StrictInteger(minimum=0, required=True)
+    rating_counts = fields.List(
+        StrictInteger(minimum=0),
+        required=True,
+        metadata=doc("Numbers of ratings with 1, 2, 3, 4 and 5 stars.", [0, 0, 1, 5, 12]),
+    )
     completed_orders = StrictInteger(minimum=0, required=True)
     verified = fields.Boolean(required=True)
     status = Choice(

@@ -56,7 +56,12 @@ def test_category_tree_refuses_parameters(client: FlaskClient) -> None:
 
 def test_public_detail_omits_private_fields(client: FlaskClient, market: Market) -> None:
     store = market.store(
-        rating_sum=9, rating_count=2, completed_orders=7, response_seconds_sum=301, response_count=2
+        rating_sum=9,
+        rating_count=2,
+        rating_counts=[0, 0, 0, 1, 1],
+        completed_orders=7,
+        response_seconds_sum=301,
+        response_count=2,
     )
     image_ids = market.image(store.user_id), market.image(store.user_id)
     product_id = market.product(store, images=image_ids, quantity=5, reserved=2, tags=["lamp"])

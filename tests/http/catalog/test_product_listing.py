@@ -17,7 +17,9 @@ from tests.support.resource_usage import counted_statements
 
 
 def test_card_has_the_documented_fields(client: FlaskClient, market: Market) -> None:
-    store = market.store(display_name="Lamps", verified=True, rating_sum=13, rating_count=3)
+    store = market.store(
+        display_name="Lamps", verified=True, rating_sum=13, rating_count=3, rating_counts=[0, 0, 0, 2, 1]
+    )
     image_id = market.image(store.user_id)
     product_id = market.product(
         store, images=(image_id,), cover_key="products/a.webp", rating_sum=5, rating_count=1

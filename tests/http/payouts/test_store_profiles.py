@@ -28,13 +28,19 @@ pytestmark = pytest.mark.usefixtures("forgotten_banks")
 class TestProfileView:
     def test_public_profile_has_no_bank_account_and_no_holds(self, shop_client: ShopClient) -> None:
         set_store_columns(
-            shop_client, description="All lamps.", rating_sum=9, rating_count=2, completed_orders=3
+            shop_client,
+            description="All lamps.",
+            rating_sum=9,
+            rating_count=2,
+            rating_counts=[0, 0, 0, 1, 1],
+            completed_orders=3,
         )
 
         data = fetch_profile(shop_client)
         assert data == fetch_profile(shop_client, shop_client.buyer)
         assert (data["displayName"], data["description"]) == ("Ngozi's Lamps", "All lamps.")
         assert (data["rating"], data["ratingCount"], data["completedOrders"]) == (4.5, 2, 3)
+        assert data["ratingCounts"] == [0, 0, 0, 1, 1]
         assert data["policies"] == {"returns": None, "delivery": None, "warranty": None}
         assert data["vacationMode"] is None
         assert not {"bankAccount", "payoutHolds"} & set(data)

@@ -21,7 +21,13 @@ from tests.support.search_api import search_product_ids, search_products, unique
 
 
 def test_response_has_the_documented_fields(client: FlaskClient, market: Market, word: str) -> None:
-    store = market.store(display_name=f"House of {word}", verified=True, rating_sum=9, rating_count=2)
+    store = market.store(
+        display_name=f"House of {word}",
+        verified=True,
+        rating_sum=9,
+        rating_count=2,
+        rating_counts=[0, 0, 0, 1, 1],
+    )
     product_id = market.product(store, title=f"A {word} in blue")
 
     answer = search_products(client, word)
