@@ -46,15 +46,15 @@ class TokenPolicy(Enum):
 class Access:
     """Callers that a route admits, under the name that the specification uses.
 
-    ``roles`` lists the accepted roles; without ``roles`` any role may call. ``permission`` is a permission that
-    staff must hold. ``aal2`` requires two factors. ``open_to_restricted`` also admits restricted and suspended
+    ``roles`` lists the accepted roles; without ``roles`` any role may call. Staff must hold one of ``permissions``,
+    if there are any. ``aal2`` requires two factors. ``open_to_restricted`` also admits restricted and suspended
     accounts. ``for_staff`` holds further conditions for staff.
     """
 
     name: str
     token: TokenPolicy
     roles: frozenset[str] | None = None
-    permission: str | None = None
+    permissions: tuple[str, ...] = ()
     aal2: bool = False
     open_to_restricted: bool = False
     for_staff: "Access | None" = None
@@ -66,7 +66,7 @@ class Access:
         return (
             *((AccountNotActiveError,) if checks_account and not self.open_to_restricted else ()),
             *((RoleRequiredError,) if self.roles else ()),
-            *((PermissionRequiredError,) if self.permission else ()),
+            *((PermissionRequiredError,) if self.permissions else ()),
             *((StepUpRequiredError,) if self.aal2 else ()),
             *(self.for_staff.errors if self.for_staff else ()),
         )
@@ -74,7 +74,7 @@ class Access:
     @property
     def is_for_staff_only(self) -> bool:
         """Whether no other role may call."""
-        return self.permission is not None or self.roles == frozenset({"staff"})
+        return bool(self.permissions) or self.roles == frozenset({"staff"})
 
     def ensure_allowed(self, caller: Caller) -> None:
         """Check that a caller may use the route. The API documents the order of these checks.
@@ -88,8 +88,10 @@ class Access:
             raise AccountNotActiveError(texts.ACCOUNT_NOT_ACTIVE.format(status=caller.account_status))
         if self.roles is not None and caller.role not in self.roles:
             raise RoleRequiredError(f"Your account must have the role {' or '.join(sorted(self.roles))}.")
-        if self.permission and not (caller.is_staff and caller.has_permission(self.permission)):
-            raise PermissionRequiredError(f"Your account needs the permission {self.permission}.")
+        if self.permissions and not (caller.is_staff and caller.permissions.intersection(self.permissions)):
+            raise PermissionRequiredError(
+                f"Your account needs the permission {' or '.join(self.permissions)}."
+            )
         if self.aal2 and caller.aal != "aal2":
             raise StepUpRequiredError
         if self.for_staff and caller.is_staff:
@@ -109,16 +111,17 @@ STAFF = Access("Staff", TokenPolicy.REQUIRED, roles=frozenset({"staff"}))
 STAFF_AAL2 = replace(STAFF, name="Staff (AAL2)", aal2=True)
 
 
-def _staff_with(permission: str, *, aal2: bool = False) -> Access:
-    name = f"Staff ({permission}{', AAL2' if aal2 else ''})"
-    return Access(name, TokenPolicy.REQUIRED, permission=permission, aal2=aal2)
+def _staff_with(*permissions: str, aal2: bool = False) -> Access:
+    name = f"Staff ({' or '.join(permissions)}{', AAL2' if aal2 else ''})"
+    return Access(name, TokenPolicy.REQUIRED, permissions=permissions, aal2=aal2)
 
 
 FINANCE = _staff_with(MANAGE_FINANCES)
 FINANCE_AAL2 = _staff_with(MANAGE_FINANCES, aal2=True)
 ORDER_STAFF = _staff_with(MANAGE_ORDERS)
-PLATFORM_STAFF = _staff_with(MANAGE_PLATFORM)
-PLATFORM_STAFF_AAL2 = _staff_with(MANAGE_PLATFORM, aal2=True)
+# The kind of a proposal decides which of these permissions is necessary.
+PROPOSAL_STAFF = _staff_with(MANAGE_PLATFORM, MANAGE_FINANCES)
+PROPOSAL_STAFF_AAL2 = _staff_with(MANAGE_PLATFORM, MANAGE_FINANCES, aal2=True)
 PRODUCT_STAFF = _staff_with(MANAGE_PRODUCTS)
 USER_STAFF = _staff_with(MANAGE_USERS)
 USER_STAFF_AAL2 = _staff_with(MANAGE_USERS, aal2=True)

@@ -98,8 +98,8 @@ def _persona_of(access: Access) -> str | None:
     """Return the persona of the demo whose token an example needs."""
     if access.token is not TokenPolicy.REQUIRED:
         return None
-    if access.permission:
-        return _OFFICERS[access.permission]
+    if access.permissions:
+        return _OFFICERS[access.permissions[0]]
     if access.roles is None:
         return "buyer"
     return "vendor" if "vendor" in access.roles else "admin"

@@ -24,6 +24,7 @@ from marketplace.kernel import demo_ids
 from marketplace.platform.fees import FEES
 from marketplace.proposals import queries, states
 from marketplace.proposals.kinds import CHANGES
+from marketplace.proposals.wallet_adjustment import MAX_ADJUSTMENT_MINOR
 
 _REASON_LENGTH = {"min_length": 3, "max_length": 500}
 _STATUSES = sorted(states.PROPOSAL.states)
@@ -34,6 +35,7 @@ _PAYLOAD_FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "feature_flag": (frozenset({"key", "enabled"}), frozenset()),
     "maintenance": (frozenset({"active"}), frozenset({"message", "until"})),
     "payout_resume": (frozenset({"reason"}), frozenset()),
+    "wallet_adjustment": (frozenset({"user_id", "amount_minor", "reason"}), frozenset()),
 }
 
 
@@ -66,8 +68,15 @@ class ProposedChange(Schema):
     reason = Text(
         **_REASON_LENGTH,
         metadata=doc(
-            "For `payout_resume`: why payouts are safe again.", "The missing transfer was found and posted."
+            "For `payout_resume`: why payouts are safe again. For `wallet_adjustment`: the reason that the owner of"
+            " the wallet reads.",
+            "The missing transfer was found and posted.",
         ),
+    )
+    user_id = Uuid(metadata={"description": "For `wallet_adjustment`: the owner of the wallet."})
+    amount_minor = StrictInteger(
+        minimum=-MAX_ADJUSTMENT_MINOR,
+        metadata={"description": "For `wallet_adjustment`: kobo to add, or to take if negative."},
     )
 
 

@@ -33,6 +33,7 @@ TransactionKind = Literal[
     "reward",
     "settlement",
     "top_up",
+    "wallet_adjustment",
     "wallet_payment",
     "wallet_return",
 ]
@@ -50,6 +51,8 @@ NORMAL_SIDES: dict[str, Side] = {
     "lost_disputes": "debit",
     "vendor_receivable": "debit",
     "buyer_receivable": "debit",
+    # The net cost of adjustments of wallets, which is negative if officers debited more than they credited.
+    "wallet_adjustments": "debit",
     "escrow": "credit",
     "vendor_payable": "credit",
     "wallet": "credit",
@@ -104,6 +107,7 @@ REWARDS = Account("rewards")
 # The company's own money at the gateway: the balance before the first day, top-ups, and withdrawals by hand.
 OWN_FUNDS = Account("own_funds")
 LOST_DISPUTES = Account("lost_disputes")
+WALLET_ADJUSTMENTS = Account("wallet_adjustments")
 
 
 def wallet(user_id: UUID) -> Account:

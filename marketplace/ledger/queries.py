@@ -195,7 +195,8 @@ def find_violations(session: Session, invariants: Mapping[str, Statement[Row]]) 
     return [Violation(rule, rows) for rule, rows in rows_by_rule if rows]
 
 
-# The gateway keeps the fee of a refunded charge, so gateway_clearing may be slightly negative.
+# The gateway keeps the fee of a refunded charge, so gateway_clearing may be slightly negative. Debits of wallets may
+# exceed credits.
 INVARIANTS = build_invariants(
     {
         "total debits equal total credits": """
@@ -223,12 +224,12 @@ INVARIANTS = build_invariants(
                 sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END), 0)
             LIMIT 100
             """,
-        "only gateway_clearing and own_funds may be negative": """
+        "only gateway_clearing, own_funds and wallet_adjustments may be negative": """
             SELECT a.kind, a.owner_id::text AS owner,
                 sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END)::bigint
                     AS balance_minor
             FROM ledger_accounts a JOIN ledger_entries e ON e.account_id = a.id
-            WHERE a.kind NOT IN ('gateway_clearing', 'own_funds')
+            WHERE a.kind NOT IN ('gateway_clearing', 'own_funds', 'wallet_adjustments')
             GROUP BY a.id
             HAVING sum(CASE WHEN e.direction = a.normal_side THEN e.amount_minor ELSE -e.amount_minor END) < 0
             LIMIT 100

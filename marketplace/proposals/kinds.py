@@ -1,10 +1,9 @@
-"""Kinds of proposals: validation, current and proposed state, effect, and application of each kind."""
+"""Kinds of proposals about the platform, and the table of all kinds."""
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text, update
@@ -22,8 +21,8 @@ from marketplace.platform.fees import COMMISSION, FEES, FeeSetting
 from marketplace.platform.operations import set_setting
 from marketplace.platform.queries import fetch_platform_settings
 from marketplace.proposals import texts
-
-Payload = dict[str, Any]
+from marketplace.proposals.change import Change, Payload
+from marketplace.proposals.wallet_adjustment import WalletAdjustment
 
 _FLAG_KEY_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{1,63}")
 _MINIMUM_PAYOUT = "minimum_payout_minor"
@@ -33,53 +32,6 @@ _SAMPLE_PRICE_MINOR = 1_000_000
 def _format_timestamp(at: datetime | None) -> str | None:
     """Format a time as in API responses, but omit a zero fraction of a second."""
     return None if at is None else iso(at).replace(".000000Z", "Z")
-
-
-class Change(ABC):
-    """A kind of proposal. Payloads are stored as JSON with the field names of the API.
-
-    ``ignores_prior_state`` marks a switch: an approval stays valid when the target's prior state changes.
-    """
-
-    ignores_prior_state: ClassVar[bool] = False
-
-    @abstractmethod
-    def validate_payload(
-        self, session: Session, payload_input: Mapping[str, Any], *, now: datetime
-    ) -> Payload:
-        """Validate a proposed payload and return the payload to store.
-
-        :param payload_input: the parsed request, with the fields of the kind
-        :param now: the time when the change would take effect
-        :raises ValidationError: a value is out of range, or names a missing record
-        :raises ConflictError: the target does not allow the change now
-        """
-
-    def lock_target(self, session: Session) -> None:  # noqa: B027 - most targets change by proposals only
-        """Lock the target until the transaction ends, against changes other than proposals."""
-
-    def target(self, payload: Payload) -> str:
-        """Return the name of the change's target."""
-        return str(payload["key"])
-
-    @abstractmethod
-    def current_state(self, session: Session, payload: Payload, *, now: datetime) -> dict[str, Any]:
-        """Return the target's current state."""
-
-    def proposed_state(self, session: Session, payload: Payload) -> dict[str, Any]:
-        """Return the target's proposed state."""
-        return dict(payload)
-
-    @abstractmethod
-    def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
-        """Return the effect of the change, for the deciding officers."""
-
-    @abstractmethod
-    def apply(self, session: Session, payload: Payload, *, proposal_id: UUID, now: datetime) -> None:
-        """Apply the change.
-
-        :raises ConflictError: the target no longer allows the change
-        """
 
 
 def _ensure_in_range(value: Any, fee: FeeSetting, name: str) -> int:
@@ -419,4 +371,5 @@ CHANGES: dict[str, Change] = {
     "payout_resume": PayoutResume(),
     "feature_flag": FeatureFlag(),
     "maintenance": MaintenanceChange(),
+    "wallet_adjustment": WalletAdjustment(),
 }

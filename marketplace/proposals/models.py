@@ -16,7 +16,8 @@ class PlatformProposal(Timestamped, Entity):
     __tablename__ = "platform_proposals"
     __table_args__ = (
         CheckConstraint(
-            "kind IN ('fee', 'category_commission', 'payout_resume', 'feature_flag', 'maintenance')",
+            "kind IN ('fee', 'category_commission', 'payout_resume', 'feature_flag', 'maintenance',"
+            " 'wallet_adjustment')",
             name="kind",
         ),
         CheckConstraint("status IN ('pending', 'approved', 'active', 'rejected', 'expired')", name="status"),

@@ -4,10 +4,10 @@ from datetime import datetime
 
 from sqlalchemy.orm import Session
 
-from marketplace.identity.permissions import MANAGE_PLATFORM
 from marketplace.identity.queries import list_officers_with_permission
 from marketplace.notifications.operations import NewNotification, notify_all
 from marketplace.proposals import states, texts
+from marketplace.proposals.kinds import CHANGES
 from marketplace.proposals.models import PlatformProposal
 
 _PROGRESS_TEXTS = {
@@ -32,7 +32,9 @@ def notify_proposal_filed(session: Session, proposal: PlatformProposal, *, now: 
                 cause=f"proposal:{proposal.id}:filed",
             )
             for user_id in list_officers_with_permission(
-                session, permission=MANAGE_PLATFORM, excluded_officer_id=proposal.proposed_by
+                session,
+                permission=CHANGES[proposal.kind].permission,
+                excluded_officer_id=proposal.proposed_by,
             )
         ],
         now=now,

@@ -1,6 +1,6 @@
 """File, approve and reject proposals, and apply approved proposals when due."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -20,7 +20,7 @@ from marketplace.kernel.errors import (
     ValidationError,
     found,
 )
-from marketplace.proposals import notifications, states, texts
+from marketplace.proposals import notifications, policy, states, texts
 from marketplace.proposals.kinds import CHANGES
 from marketplace.proposals.models import PlatformProposal
 
@@ -70,6 +70,7 @@ def propose(
     :param effective_at: the time when the change takes effect; on approval by default
     :return: the proposal's id
     :raises ValidationError: a value or ``effective_at`` is out of range, or the payload names a missing record
+    :raises ConflictOfInterestError: the change concerns the officer
     :raises ConflictError: the target does not allow the change now
     """
     change = CHANGES[kind]
@@ -77,8 +78,11 @@ def propose(
         raise ValidationError.of(
             "effectiveAt", f"Must be in the future and at most {LATEST_START.days} days ahead."
         )
+    if effective_at is not None and not change.schedulable:
+        raise ValidationError.of("effectiveAt", f"Is not allowed for the kind {kind}.")
     change.lock_target(session)
     stored = change.validate_payload(session, payload, now=effective_at or act.now)
+    policy.ensure_not_concerned(kind=kind, payload=stored, officer_id=act.person_id)
     before = change.current_state(session, stored, now=act.now)
     after = change.proposed_state(session, stored)
     proposal = PlatformProposal(
@@ -112,16 +116,19 @@ def propose(
     return proposal.id
 
 
-def approve_proposal(session: Session, *, proposal_id: UUID, act: Act) -> None:
+def approve_proposal(session: Session, *, proposal_id: UUID, kinds: Collection[str], act: Act) -> None:
     """Approve a proposal as the second officer. The change takes effect now or at the effective time.
 
-    :raises NotFoundError: the proposal does not exist
+    :param kinds: the kinds of proposals that the officer may see
+    :raises NotFoundError: the proposal does not exist, or is of another kind
+    :raises ConflictOfInterestError: the change concerns the officer
     :raises SecondApproverRequiredError: the officer filed the proposal
     :raises IllegalTransitionError: the proposal is not pending
     :raises ProposalExpiredError: the proposal was pending for more than seven days
     :raises StaleProposalError: the target has changed since the filing
     """
-    proposal = _lock_proposal(session, proposal_id)
+    proposal = _lock_proposal(session, proposal_id, kinds=kinds)
+    policy.ensure_not_concerned(kind=proposal.kind, payload=proposal.payload, officer_id=act.person_id)
     if proposal.proposed_by == act.person_id:
         raise SecondApproverRequiredError("You filed this proposal, so another officer must approve it.")
     states.PROPOSAL.target(proposal.status, states.APPROVE)
@@ -139,13 +146,16 @@ def approve_proposal(session: Session, *, proposal_id: UUID, act: Act) -> None:
         )
 
 
-def reject_proposal(session: Session, *, proposal_id: UUID, act: Act, reason: str) -> None:
+def reject_proposal(
+    session: Session, *, proposal_id: UUID, kinds: Collection[str], act: Act, reason: str
+) -> None:
     """Reject a proposal that has not taken effect. The proposer may withdraw a proposal in the same way.
 
-    :raises NotFoundError: the proposal does not exist
+    :param kinds: the kinds of proposals that the officer may see
+    :raises NotFoundError: the proposal does not exist, or is of another kind
     :raises IllegalTransitionError: the proposal has taken effect or has another final status
     """
-    _reject(session, _lock_proposal(session, proposal_id), act=act, reason=reason)
+    _reject(session, _lock_proposal(session, proposal_id, kinds=kinds), act=act, reason=reason)
 
 
 def apply_due_proposals(database: Database, *, now: datetime) -> DueProposalsResult:
@@ -184,11 +194,12 @@ def apply_due_proposals(database: Database, *, now: datetime) -> DueProposalsRes
     return DueProposalsResult(applied.count(states.ACTIVE), applied.count(states.REJECTED), sum(expired))
 
 
-def _lock_proposal(session: Session, proposal_id: UUID) -> PlatformProposal:
+def _lock_proposal(session: Session, proposal_id: UUID, *, kinds: Collection[str]) -> PlatformProposal:
+    chosen = select(PlatformProposal).where(
+        PlatformProposal.id == proposal_id, PlatformProposal.kind.in_(kinds)
+    )
     return found(
-        session.get(
-            PlatformProposal, proposal_id, with_for_update={"key_share": True}, populate_existing=True
-        ),
+        session.scalar(chosen.with_for_update(key_share=True), execution_options={"populate_existing": True}),
         texts.PROPOSAL_NOT_FOUND,
     )
 

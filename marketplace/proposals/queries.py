@@ -1,5 +1,6 @@
 """Queries of proposals, for officers."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,6 +16,7 @@ from marketplace.kernel.errors import found
 from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.proposals import states, texts
 from marketplace.proposals.kinds import CHANGES
+from marketplace.proposals.policy import visible_kinds
 
 SORTS = {"created_at": "p.created_at", "effective_at": "p.effective_at", "expires_at": "p.expires_at"}
 
@@ -70,7 +72,8 @@ _PROPOSALS = SortedTable(
     _SELECT_PROPOSALS_SQL,
     """
     FROM platform_proposals p
-    WHERE (CAST(:status AS text) IS NULL OR p.status = :status) AND (CAST(:kind AS text) IS NULL OR p.kind = :kind)
+    WHERE p.kind = ANY(:kinds) AND (CAST(:status AS text) IS NULL OR p.status = :status)
+        AND (CAST(:kind AS text) IS NULL OR p.kind = :kind)
     """,
     SORTS,
     row=ProposalView,
@@ -80,34 +83,43 @@ _PROPOSALS = SortedTable(
 
 
 def list_proposals(
-    session: Session, *, status: str | None, kind: str | None, page: TableRequest
+    session: Session, *, kinds: Collection[str], status: str | None, kind: str | None, page: TableRequest
 ) -> TablePage:
     """List proposals in two queries. Filters that are none are not applied.
 
+    :param kinds: the kinds that the officer may see
     :param page: sorted by a key of ``SORTS``
     """
-    return _PROPOSALS.fetch_page(session, page, status=status, kind=kind)
+    return _PROPOSALS.fetch_page(session, page, kinds=sorted(kinds), status=status, kind=kind)
 
 
 _SELECT_PROPOSAL = Statement(
-    text(f"{_SELECT_PROPOSALS_SQL} FROM platform_proposals p WHERE p.id = :proposal_id"), row=ProposalView
+    text(
+        f"{_SELECT_PROPOSALS_SQL} FROM platform_proposals p WHERE p.id = :proposal_id AND p.kind = ANY(:kinds)"
+    ),
+    row=ProposalView,
 )
 
 
 def show_proposal(session: Session, *, proposal_id: UUID, caller: Caller, now: datetime) -> ProposalDetail:
     """Show a proposal. The effect of an open proposal is computed anew.
 
-    :raises NotFoundError: the proposal does not exist
+    :raises NotFoundError: the proposal does not exist, or the officer lacks the kind's permission
     """
-    proposal = found(_SELECT_PROPOSAL.first(session, proposal_id=proposal_id), texts.PROPOSAL_NOT_FOUND)
+    kinds = sorted(visible_kinds(caller.permissions))
+    proposal = found(
+        _SELECT_PROPOSAL.first(session, proposal_id=proposal_id, kinds=kinds), texts.PROPOSAL_NOT_FOUND
+    )
     change, fields = CHANGES[proposal.kind], vars(proposal) | {"current": None}
     if states.PROPOSAL.allows(proposal.status, states.REJECT):
         fields["current"] = change.current_state(session, proposal.payload, now=now)
         fields["effect"] = change.effect(session, proposal.payload)
-    is_proposer = proposal.proposed_by["id"] == str(caller.id)
+    may_not_approve = (
+        proposal.proposed_by["id"] == str(caller.id) or change.concerned_person(proposal.payload) == caller.id
+    )
     next_actions = [
         step
         for step in (states.APPROVE, states.REJECT)
-        if states.PROPOSAL.allows(proposal.status, step) and not (step == states.APPROVE and is_proposer)
+        if states.PROPOSAL.allows(proposal.status, step) and not (step == states.APPROVE and may_not_approve)
     ]
     return ProposalDetail(**fields, next_actions=next_actions)

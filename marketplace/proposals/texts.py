@@ -19,6 +19,15 @@ PROPOSAL_EXPIRED_BODY = (
     " File a new proposal if the change is still needed."
 )
 
+# Notifications to the owner of an adjusted wallet.
+WALLET_CREDITED_TITLE = "Your wallet was credited"
+WALLET_CREDITED_BODY = "We added {amount} to your wallet. Reason: {reason}"
+WALLET_DEBITED_TITLE = "Your wallet was debited"
+WALLET_DEBITED_BODY = (
+    "We took {amount} from your wallet. Reason: {reason} Contact support if you think that this is wrong."
+)
+
+OWN_WALLET = "The proposal concerns your own wallet, so other officers must file and approve it."
 PROPOSAL_NOT_FOUND = "Proposal not found."
 PROPOSAL_EXPIRED = "The proposal expired at {expires_at} without an approval. File a new proposal."
 PROPOSAL_STALE = "The target has changed since the proposal was filed. File a new proposal."

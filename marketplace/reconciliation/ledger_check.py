@@ -14,6 +14,7 @@ from marketplace.ledger.queries import (
 from marketplace.orders import invariants as order_invariants
 from marketplace.payments.integrity import drift, invariants as payment_invariants
 from marketplace.payouts import invariants as payout_invariants
+from marketplace.proposals import invariants as proposal_invariants
 from marketplace.reconciliation.resolution import SINGLE_APPROVER_DAILY_LIMIT_MINOR
 
 # Each invariant reads whole tables.
@@ -52,7 +53,7 @@ _RECONCILIATION_INVARIANTS = build_invariants(
 
 
 def verify_ledger(session: Session) -> list[Violation]:
-    """Check the ledger invariants of all areas: ledger, orders, payments, payouts and reconciliation.
+    """Check the ledger invariants of all areas: ledger, orders, payments, payouts, proposals and reconciliation.
 
     :return: a violation for each broken invariant, with at most 100 rows
     """
@@ -62,6 +63,7 @@ def verify_ledger(session: Session) -> list[Violation]:
         | order_invariants.INVARIANTS
         | payment_invariants.INVARIANTS
         | payout_invariants.INVARIANTS
+        | proposal_invariants.INVARIANTS
         | _RECONCILIATION_INVARIANTS,
     )
 

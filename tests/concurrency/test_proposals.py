@@ -8,10 +8,11 @@ from sqlalchemy import text
 
 from marketplace.infra.db import Database
 from marketplace.kernel.states import IllegalTransitionError
+from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.platform.halts import fetch_current_halt, halt_payouts, list_findings
 from marketplace.proposals.operations import StaleProposalError, apply_due_proposals
 from tests.support.proposals import approve, proposal_row, propose, reject, setting
-from tests.support.purchases import NOW, SERVICE_FEE_MINOR, later
+from tests.support.purchases import NOW, SERVICE_FEE_MINOR, fill_wallet, later, make_person
 from tests.support.threads import at_once, unexpected_errors
 
 ROUNDS = 6
@@ -62,6 +63,21 @@ def test_only_first_of_approvals_and_rejections_takes_effect(database: Database)
         with database.reading() as session:
             carried = proposal_row(session, proposal_id)["status"] == "active"
             assert setting(session, KEY) == before + carried
+
+
+def test_concurrent_approvals_of_debits_never_overdraw_the_wallet(database: Database) -> None:
+    def file_debits() -> list[UUID]:
+        with database.transaction() as session:
+            person = make_person(session)
+            fill_wallet(session, person.id, 1_000)
+            payload = {"user_id": person.id, "amount_minor": -600, "reason": "Paid in error."}
+            return [propose(session, "wallet_adjustment", payload) for _ in range(3)]
+
+    for _ in range(ROUNDS):
+        results = at_once(lambda proposal_id: database.in_transaction(approve, proposal_id), file_debits())
+
+        assert unexpected_errors(results, InsufficientFundsError) == []
+        assert results.count(None) == 1
 
 
 def test_only_first_concurrent_change_of_same_fee_is_applied(database: Database) -> None:

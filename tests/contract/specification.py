@@ -12,14 +12,14 @@ Method = Literal["GET", "POST", "PUT", "DELETE"]
 
 @dataclass(frozen=True)
 class RowAccess:
-    """Access to a route: the token policy, roles and permission.
+    """Access to a route: the token policy, roles and permissions.
 
-    ``permission`` applies to staff. ``restricted`` admits restricted and suspended accounts.
+    Staff must hold one of ``permissions``. ``restricted`` admits restricted and suspended accounts.
     """
 
     token: Literal["none", "ignored if bad", "checked if given", "required"] = "required"
     roles: frozenset[str] = frozenset()
-    permission: str | None = None
+    permissions: tuple[str, ...] = ()
     aal2: bool = False
     restricted: bool = False
 
@@ -59,13 +59,16 @@ STAFF = RowAccess(roles=frozenset({"staff"}))
 STAFF_AAL2 = RowAccess(roles=frozenset({"staff"}), aal2=True)
 
 
-def staff_with(permission: str, *, aal2: bool = False) -> RowAccess:
-    """Return the access of staff with a permission."""
-    return RowAccess(roles=frozenset({"staff"}), permission=permission, aal2=aal2)
+def staff_with(*permissions: str, aal2: bool = False) -> RowAccess:
+    """Return the access of staff with one of the permissions."""
+    return RowAccess(roles=frozenset({"staff"}), permissions=permissions, aal2=aal2)
 
 
 FINANCE = staff_with("canManageFinances")
 FINANCE_AAL2 = staff_with("canManageFinances", aal2=True)
+# Wallet adjustments need the second permission, all other kinds the first.
+PROPOSALS = staff_with("canManagePlatform", "canManageFinances")
+PROPOSALS_AAL2 = staff_with("canManagePlatform", "canManageFinances", aal2=True)
 
 CATALOG = (
     Row("GET", "/api/products", PUBLIC, cache=300),
@@ -224,11 +227,8 @@ PLATFORM_AND_HEALTH = (
     Row("GET", "/api/status", PUBLIC, cache=30),
     Row("POST", "/api/csp-report", PUBLIC, "30/15 minute", built=False),
     Row("GET", "/api/campus/operations/hubs", STAFF, built=False),
-    Row("POST", "/api/platform/proposals", staff_with("canManagePlatform"), "10/minute"),
-    Row(
-        "POST", "/api/platform/proposals/:id/approve", staff_with("canManagePlatform", aal2=True),
-        "5/minute",
-    ),
+    Row("POST", "/api/platform/proposals", PROPOSALS, "10/minute"),
+    Row("POST", "/api/platform/proposals/:id/approve", PROPOSALS_AAL2, "5/minute"),
     Row("GET", "/api/admin/queues", STAFF_AAL2),
     Row("GET", "/metrics", UNCHECKED, "unlimited", built=False),
 )  # fmt: skip
@@ -300,9 +300,9 @@ ADDITIONS = (
     Row("GET", "/api/payments/quarantine", FINANCE),
     Row("POST", "/api/payments/quarantine/:id/resolve", FINANCE_AAL2, "10/minute", idempotency="honoured"),
     Row("GET", "/api/platform/halts", STAFF),
-    Row("GET", "/api/platform/proposals", staff_with("canManagePlatform")),
-    Row("GET", "/api/platform/proposals/:id", staff_with("canManagePlatform")),
-    Row("POST", "/api/platform/proposals/:id/reject", staff_with("canManagePlatform"), "10/minute"),
+    Row("GET", "/api/platform/proposals", PROPOSALS),
+    Row("GET", "/api/platform/proposals/:id", PROPOSALS),
+    Row("POST", "/api/platform/proposals/:id/reject", PROPOSALS, "10/minute"),
     Row("GET", "/api/payouts/receivables", FINANCE),
     Row("GET", "/api/payouts/exceptions", FINANCE),
     Row("POST", "/api/payouts/exceptions/:id/resolve", FINANCE, "30/minute", idempotency="honoured"),

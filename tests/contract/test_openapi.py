@@ -477,7 +477,7 @@ def takes_something(contract: Contract) -> bool:
 
 def callers(contract: Contract) -> tuple[str, ...]:
     """Return the roles that call an operation: only the most privileged role in a quick run, else several."""
-    staff = bool(contract.access.permission) or contract.access.roles == {"staff"}
+    staff = bool(contract.access.permissions) or contract.access.roles == {"staff"}
     if DEEP:
         return ("buyer", "vendor", "moderator") if staff else ("buyer", "vendor")
     return (

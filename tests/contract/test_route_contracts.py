@@ -41,12 +41,12 @@ def key_of(one: Row | Contract) -> tuple[str, str]:
 
 
 def row_access_of(access: Access) -> RowAccess:
-    """Convert a contract's access to a row's access. A permission implies the staff role."""
+    """Convert a contract's access to a row's access. Permissions imply the staff role."""
     roles = access.roles or frozenset()
     return RowAccess(
         token=access.token.value,
-        roles=frozenset({"staff"}) if access.permission else roles,
-        permission=access.permission,
+        roles=frozenset({"staff"}) if access.permissions else roles,
+        permissions=access.permissions,
         aal2=access.aal2,
         restricted=access.open_to_restricted,
     )
@@ -106,7 +106,7 @@ def test_specification_row_is_consistent(row: Row) -> None:
     assert row.limit in TIERS.values() or parse(row.limit).amount > 0
     assert not row.cache or (row.method == "GET" and row.access.token != "required")
     assert row.idempotency == "not read" or (row.method == "POST" and row.access.token == "required")
-    assert not (row.access.aal2 or row.access.permission) or "staff" in row.access.roles
+    assert not (row.access.aal2 or row.access.permissions) or "staff" in row.access.roles
     assert row.access.token == "required" or not (row.access.roles or row.access.restricted)
 
 

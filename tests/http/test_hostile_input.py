@@ -121,7 +121,7 @@ class People:
         if contract.access.token is TokenPolicy.NONE:
             return {}
         people = {"vendor": self._store.user_id, "staff": self._admin}
-        role = "staff" if contract.access.permission else max(contract.access.roles or {"buyer"})
+        role = "staff" if contract.access.permissions else max(contract.access.roles or {"buyer"})
         person = people.get(role) or self._market.person()
         return self._bearer(person, aal="aal2") | {"Idempotency-Key": str(uuid4())}
 

@@ -19,7 +19,7 @@ from tests.support.gateway import MovableClock, TestGateway, clock, gateway, pay
 from tests.support.market import Bearer
 from tests.support.probes import assert_problem, closed_port, faults, serve
 from tests.support.proposals import make_admin
-from tests.support.purchases import NOW, SERVICE_FEE_MINOR, later, make_shop
+from tests.support.purchases import NOW, SERVICE_FEE_MINOR, later, make_person, make_shop
 from tests.support.shop_client import ShopClient
 
 __all__ = ["clock", "gateway", "paying_app", "paying_services"]
@@ -127,7 +127,6 @@ class TestProposals:
         for headers in (
             shop_client.buyer,
             shop_client.vendor,
-            shop_client.officer("finance"),
             shop_client.officer("support"),
         ):
             assert_problem(propose(shop_client, headers), 403, "AUTH_FORBIDDEN")
@@ -141,6 +140,35 @@ class TestProposals:
         assert_problem(shop_client.post(f"{path}/approve", officer("aal1")), 403, "AUTH_AAL2_REQUIRED")
         assert_problem(shop_client.post(f"{path}/approve", proposer), 403, "AUTH_FORBIDDEN")
         assert shop_client.get(path, proposer).json["data"]["status"] == "pending"
+
+    def test_finance_officers_see_and_decide_wallet_adjustments_only(
+        self, shop_client: ShopClient, database: Database, bearer: Bearer, officer: Officer
+    ) -> None:
+        finance, weak = (
+            bearer(database.in_transaction(make_person, role="staff", staff_role="finance").id, aal=aal)
+            for aal in ("aal2", "aal1")
+        )
+        fee = f"{PATH}/{file_proposal(shop_client, officer())['id']}"
+        adjustment = {
+            "kind": "wallet_adjustment",
+            "payload": {"userId": str(shop_client.shop.buyer.id), "amountMinor": 700, "reason": REASON},
+        }
+        assert_problem(propose(shop_client, weak, **adjustment), 403, "AUTH_AAL2_REQUIRED")
+        assert_problem(propose(shop_client, finance), 403, "AUTH_FORBIDDEN")
+        made = file_proposal(shop_client, finance, **adjustment)
+        assert made["after"]["balanceMinor"] - made["before"]["balanceMinor"] == 700
+        assert made["effect"] == {"balanceAfterMinor": 700, "platformCostMinor": 700}
+
+        listed = shop_client.get(PATH, finance).json["data"]
+        assert {proposal["kind"] for proposal in listed} == {"wallet_adjustment"}
+        assert_problem(shop_client.get(fee, finance), 404, "RESOURCE_NOT_FOUND")
+        assert_problem(shop_client.post(f"{fee}/approve", finance), 404, "RESOURCE_NOT_FOUND")
+        assert_problem(
+            shop_client.post(f"{fee}/reject", finance, {"reason": REASON}), 404, "RESOURCE_NOT_FOUND"
+        )
+        approved = shop_client.post(f"{PATH}/{made['id']}/approve", officer())
+        assert approved.json["data"]["status"] == "active"
+        assert shop_client.get("/api/wallet", shop_client.buyer).json["data"]["balanceMinor"] == 700
 
     def test_unknown_proposal_is_not_found(self, shop_client: ShopClient, officer: Officer) -> None:
         headers = officer()
@@ -174,6 +202,17 @@ class TestProposals:
             ({"kind": "feature_flag", "payload": {"key": "checkout"}}, ["payload.enabled"]),
             ({"kind": "maintenance", "payload": {"active": "yes"}}, ["payload.active"]),
             ({"kind": "payout_resume", "payload": {}}, ["payload.reason"]),
+            (
+                {"kind": "wallet_adjustment", "payload": {"userId": "me", "amountMinor": 1.5}},
+                ["payload.amountMinor", "payload.userId"],
+            ),
+            (
+                {
+                    "kind": "wallet_adjustment",
+                    "payload": {"userId": str(uuid4()), "amountMinor": 10**9, "reason": REASON},
+                },
+                ["payload.amountMinor"],
+            ),
             ({"effectiveAt": iso(later(hours=-1))}, ["effectiveAt"]),
             ({"effectiveAt": "tomorrow"}, ["effectiveAt"]),
             ({"effectiveAt": iso(later(days=91))}, ["effectiveAt"]),
@@ -194,6 +233,11 @@ class TestProposals:
             "feature_flag": {"key": "checkout", "enabled": False},
             "maintenance": {"active": True, "message": "New shelves.", "until": iso(later(hours=1))},
             "payout_resume": {"reason": "Mended."},
+            "wallet_adjustment": {
+                "userId": str(shop_client.shop.buyer.id),
+                "amountMinor": 1,
+                "reason": "A voucher.",
+            },
         }
         database = shop_client.client.application.extensions["marketplace"].database
         database.in_transaction(halts.halt_payouts, "ESCROW_DRIFT: a rule", NOW)

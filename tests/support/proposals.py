@@ -1,5 +1,6 @@
 """Proposals for tests: platform officers and the filing and deciding of proposals."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,6 +11,7 @@ from sqlalchemy.orm import Session
 from marketplace.audit.operations import Act
 from marketplace.identity.queries import Caller
 from marketplace.proposals import operations
+from marketplace.proposals.kinds import CHANGES
 from tests.support.purchases import NOW, make_person, row_of
 
 REASON = "The rectorate asked for it."
@@ -17,8 +19,9 @@ FEE = {"key": "service_fee_minor", "value": 20_000}
 
 
 def make_admin(session: Session) -> Caller:
-    """Create an officer with the permission to change the platform."""
-    return make_person(session, role="staff", staff_role="admin")
+    """Create an officer with the permissions for all kinds of proposals."""
+    permissions = frozenset(change.permission for change in CHANGES.values())
+    return replace(make_person(session, role="staff", staff_role="admin"), permissions=permissions)
 
 
 def act_of(officer: Caller, *, now: datetime = NOW) -> Act:
@@ -50,7 +53,7 @@ def propose(
 def approve(session: Session, proposal_id: UUID, *, by: Caller | None = None, now: datetime = NOW) -> None:
     """Approve a proposal as another officer."""
     officer = by or make_admin(session)
-    operations.approve_proposal(session, proposal_id=proposal_id, act=act_of(officer, now=now))
+    operations.approve_proposal(session, proposal_id=proposal_id, kinds=CHANGES, act=act_of(officer, now=now))
 
 
 def reject(session: Session, proposal_id: UUID, *, by: Caller | None = None, now: datetime = NOW) -> None:
@@ -59,6 +62,7 @@ def reject(session: Session, proposal_id: UUID, *, by: Caller | None = None, now
     operations.reject_proposal(
         session,
         proposal_id=proposal_id,
+        kinds=CHANGES,
         act=act_of(officer, now=now),
         reason="Not now.",
     )

@@ -107,7 +107,7 @@ DAMAGE = {
     "every transaction has entries": "DELETE FROM ledger_entries WHERE transaction_id IN (OF_PAID)",
     "every stored balance equals the sum of its entries": """UPDATE ledger_accounts
         SET balance_minor = balance_minor + 5 WHERE owner_id = :buyer""",
-    "only gateway_clearing and own_funds may be negative": """UPDATE ledger_entries
+    "only gateway_clearing, own_funds and wallet_adjustments may be negative": """UPDATE ledger_entries
         SET amount_minor = amount_minor + 10000 WHERE order_id = :paid AND direction = 'debit'""",
     "the ledger's escrow balance of each order equals its escrow record": """UPDATE escrows
         SET refunded_minor = refunded_minor + 1 WHERE order_id = :refunded""",

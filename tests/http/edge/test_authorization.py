@@ -41,12 +41,14 @@ from tests.support.probes import (
 )
 
 area = probe_area()
-FINANCE = Access("Admin", TokenPolicy.REQUIRED, roles=frozenset({"staff"}), permission="canManageFinances")
+FINANCE = Access(
+    "Admin", TokenPolicy.REQUIRED, roles=frozenset({"staff"}), permissions=("canManageFinances",)
+)
 FINANCE_AAL2 = Access(
     "Admin (AAL2)",
     TokenPolicy.REQUIRED,
     roles=frozenset({"staff"}),
-    permission="canManageFinances",
+    permissions=("canManageFinances",),
     aal2=True,
 )
 ACCESSES = {

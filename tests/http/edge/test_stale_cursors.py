@@ -49,7 +49,7 @@ class Service:
         path = re.sub(r"<uuid:vendor_id>", str(self._store.id), contract.path)
         path = re.sub(r"<uuid:batch_id>", str(self._batch_id), path)
         roles = contract.access.roles
-        staff = contract.access.permission or (roles and "staff" in roles)
+        staff = contract.access.permissions or (roles and "staff" in roles)
         query: dict[str, Any] = {"q": uuid4().hex} if path.endswith("/search") else {}
         return self._client, path, self._officer if staff else self._vendor, query
 
