@@ -13,6 +13,14 @@ from marshmallow import fields, post_load, pre_load, validate, validates_schema
 from blueprints.http.field_docs import doc
 from marketplace.kernel import demo_ids
 from marketplace.kernel.ids import parse_uuid
+from marketplace.kernel.opening_hours import (
+    CLOSING_TIME_PATTERN,
+    DAYS,
+    MAX_INTERVALS,
+    TIME_PATTERN,
+    InvalidHoursError,
+    WeeklyHours,
+)
 from marketplace.kernel.paging import DEFAULT_LIMIT, DEFAULT_TABLE_LIMIT, MAX_LIMIT, MAX_PAGE_NUMBER
 from marketplace.kernel.phones import normalise_phone
 
@@ -265,6 +273,43 @@ class Degrees(fields.Float):
         if isinstance(value, bool | str):
             raise self.make_error("invalid", input=value)
         return super()._deserialize(value, attr, data, **kwargs)
+
+
+class OpeningInterval(Schema):
+    """An interval of opening on a day of the week, in Nigerian time (UTC+1)."""
+
+    day = Choice(*DAYS, required=True, metadata=doc("Day of the week.", "monday"))
+    opens = fields.String(
+        required=True,
+        validate=FullMatch(TIME_PATTERN, error="Must be a time from 00:00 to 23:59."),
+        metadata=doc("Time of opening.", "08:00"),
+    )
+    closes = fields.String(
+        required=True,
+        validate=FullMatch(CLOSING_TIME_PATTERN, error="Must be a time from 00:00 to 24:00."),
+        metadata=doc("Time of closing on the same day; 24:00 is the end of the day.", "20:00"),
+    )
+
+
+class OpeningHours(fields.List[Any]):
+    """The opening hours of a week, loaded as ``WeeklyHours``. A reply gives the intervals of ``WeeklyHours``."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(
+            fields.Nested(OpeningInterval), validate=validate.Length(max=MAX_INTERVALS), **kwargs
+        )
+
+    def deserialize(self, value: Any, *args: Any, **kwargs: Any) -> Any:
+        """Load intervals that do not overlap."""
+        intervals = super().deserialize(value, *args, **kwargs)
+        if not isinstance(intervals, list):
+            return intervals
+        try:
+            return WeeklyHours.parse(intervals)
+        except InvalidHoursError as error:
+            raise marshmallow.ValidationError(
+                {index: [reason] for index, reason in error.faults.items()}
+            ) from error
 
 
 class Identified(Schema):

@@ -1,4 +1,4 @@
-"""Texts of problems that every area shares, and of invalid schedules."""
+"""Texts of problems that every area shares, and of invalid schedules and opening hours."""
 
 # Meanings of the error codes. Each meaning is also the default detail of its problems.
 AUTH_UNAUTHORIZED = "The bearer token is missing or invalid."
@@ -54,3 +54,13 @@ CRONTAB_INVALID_VALUE = "{value!r} is not a valid {field}."
 CRONTAB_NEVER_DUE = "{schedule!r} never occurs, because the date does not exist."
 INTERVAL_MALFORMED = "{schedule!r} is not an interval of a number and a unit (s, m, h or d)."
 INTERVAL_OUT_OF_RANGE = "{schedule!r} is not between 5 seconds and 31 days."
+
+UNKNOWN_DAY = "The day must be one of monday to sunday."
+INVALID_OPENING_TIME = "The opening time must have the form 08:00, from 00:00 to 23:59."
+INVALID_CLOSING_TIME = "The closing time must have the form 17:30, from 00:00 to 24:00."
+HOURS_PAST_MIDNIGHT = (
+    "The closing time must be after the opening time. For hours past midnight, end at 24:00 and add the rest to the"
+    " next day."
+)
+HOURS_OVERLAP = "Overlaps another interval of the same day."
+TOO_MANY_HOURS = "A day can have at most {limit} intervals."
