@@ -18,6 +18,7 @@ from blueprints.payouts.payees import routes as payees, stores, wallet
 from blueprints.payouts.reconciliation import routes as reconciliation
 from blueprints.payouts.transfers import routes as transfers
 from blueprints.platform import routes as platform
+from blueprints.reviews import routes as reviews
 from blueprints.users import routes as users
 from blueprints.webhooks import admin as webhook_admin, receiving
 
@@ -50,6 +51,10 @@ AREAS: tuple[ContractBlueprint, ...] = (
     reconciliation.area,
     payout_batches.area,
     users.area,
+    reviews.store_area,
+    reviews.product_area,
+    reviews.author_area,
+    reviews.area,
     webhook_admin.area,
     receiving.messaging_area,
     alerts.area,

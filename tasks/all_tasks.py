@@ -10,11 +10,12 @@ from tasks import (
     payouts,
     reconciliation,
     registry,
+    reviews,
 )
 from tasks.registry import OutboxHandler, PeriodicTask
 
 # Importing a module registers its tasks. A new module of tasks is added here.
-MODULES = (alerts, catalog, maintenance, payments, payouts, reconciliation)
+MODULES = (alerts, catalog, maintenance, payments, payouts, reconciliation, reviews)
 HANDLERS: Mapping[str, OutboxHandler] = registry.handlers
 PERIODIC_TASKS: tuple[PeriodicTask, ...] = tuple(task for _, task in sorted(registry.periodic_tasks.items()))
 

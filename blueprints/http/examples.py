@@ -35,6 +35,7 @@ _PARAMETERS: Final[dict[str, SharedDoc]] = {
     "exception_id": SharedDoc("Id of the exception: a transfer or a difference.", OTHER_ID),
     "address_id": SharedDoc("Id of the address.", demo_ids.ADDRESS),
     "webhook_id": SharedDoc("Id of the webhook event.", demo_ids.WEBHOOK),
+    "review_id": SharedDoc("Id of the review.", demo_ids.REVIEW),
     "alert_id": SharedDoc("Id of the alert.", OTHER_ID),
     "proposal_id": SharedDoc("Id of the proposal.", demo_ids.PROPOSAL),
     "gateway": SharedDoc("Name of the gateway in the configured webhook address.", "gateway"),

@@ -28,6 +28,7 @@ class SeededKind(IntEnum):
     PAYOUT_BATCH = 17
     RECONCILIATION = 18
     WEBHOOK = 19
+    REVIEW = 25
 
 
 def seeded_id(kind: SeededKind, number: int) -> UUID:
@@ -87,3 +88,4 @@ PROPOSAL: Final = seeded_id(SeededKind.PROPOSAL, 1)
 PAYOUT_BATCH: Final = seeded_id(SeededKind.PAYOUT_BATCH, 1)
 RECONCILIATION: Final = seeded_id(SeededKind.RECONCILIATION, 1)
 WEBHOOK: Final = seeded_id(SeededKind.WEBHOOK, 1)
+REVIEW: Final = seeded_id(SeededKind.REVIEW, 1)

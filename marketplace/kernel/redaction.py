@@ -36,7 +36,7 @@ _SECRET_KEYS = frozenset(
     email emails emailaddress accountnumberindex accountname ownername payeename buyername customername holdername
     fullname firstname lastname surname displayname avatarurl hostel hall roomnumber latitude longitude
     shippingaddress deliveryaddress ipaddress useragent responsebody providermessageid repliesto dedupeid
-    trackingnote vacationnote resolutionnote proposalnote cancellationreason statusreason rejectionreason
+    replytext trackingnote vacationnote resolutionnote proposalnote cancellationreason statusreason rejectionreason
     """.split()  # noqa: SIM905 - a list of so many quoted words reads worse
 )
 # Long names are unlikely endings of other words. They also match inside one word, such as userpassword.

@@ -12,11 +12,16 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.infra import outbox
 from marketplace.infra.sql.statements import Prepared, Row
+from marketplace.kernel import queues
 from marketplace.kernel.errors import found
 from marketplace.orders import states
 from marketplace.orders.pricing import Price
 from marketplace.orders.queries import ORDER_COLUMNS_SQL, OrderColumns
+
+# A delivered order whose buyer got all money back. Reviews take the order's stars out of the store's rating.
+REFUNDED_IN_FULL_TOPIC = "order.refunded-in-full"
 
 
 @dataclass(frozen=True)
@@ -250,6 +255,8 @@ def record_clawback(
 ) -> None:
     """Record a clawback of released money of a locked order. The order's status does not change.
 
+    An event follows if the buyer then has all money of the order back.
+
     :param amount_minor: kobo; at most the net released amount
     :param note: the reason, for the order's events
     """
@@ -263,6 +270,14 @@ def record_clawback(
         note=note,
         escrow=EscrowTransition(None, clawed_back_minor=amount_minor),
     )
+    if order.refunded_minor + order.clawed_back_minor + amount_minor >= order.escrow_minor:
+        outbox.enqueue(
+            session,
+            queue=queues.NOTIFICATIONS,
+            topic=REFUNDED_IN_FULL_TOPIC,
+            payload={"orderId": str(order.id)},
+            due_at=now,
+        )
 
 
 def _write_transition(

@@ -127,8 +127,8 @@ NAMED_ALONGSIDE = (
     Row("GET", "/api/campus-orders", STAFF),
     Row("GET", "/api/flash-sales", PUBLIC),
     Row("GET", "/api/vendor-applications", staff_with("canManageVendors"), built=False),
-    Row("GET", "/api/vendors/:id/reviews", PUBLIC, built=False),
-    Row("POST", "/api/vendors/:id/reviews", AUTHENTICATED, built=False),
+    Row("GET", "/api/vendors/:id/reviews", PUBLIC),
+    Row("POST", "/api/vendors/:id/reviews", AUTHENTICATED),
     Row("GET", "/api/campuses/:id/hubs", PUBLIC, built=False),
 )  # fmt: skip
 
@@ -270,6 +270,12 @@ ADDITIONS = (
             Row("DELETE", f"{path}/:id", staff_with(PRODUCTS)),
         )
     ),
+    Row("GET", "/api/products/:id/reviews", PUBLIC),
+    Row("GET", "/api/users/me/reviews", AUTHENTICATED),
+    Row("PUT", "/api/reviews/:id", AUTHENTICATED, "30/minute"),
+    Row("DELETE", "/api/reviews/:id", AUTHENTICATED, "30/minute"),
+    Row("POST", "/api/reviews/:id/reply", VENDOR, "30/minute"),
+    Row("PUT", "/api/reviews/:id/reply", VENDOR, "30/minute"),
     Row("GET", "/api/wallet", AUTHENTICATED),
     Row("GET", "/api/payouts/balance", VENDOR_OR_STAFF),
     Row("GET", "/api/payouts/statement", VENDOR_OR_STAFF, "10/minute"),

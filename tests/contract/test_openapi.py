@@ -352,6 +352,8 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
                 receive_event, provider="gateway", body=b"{}", now=datetime.now(UTC)
             )
         ),
+        # A random id: this buyer has no delivered order.
+        "review_id": str(uuid4()),
         "alert_id": str(raised(services)),
         "proposal_id": str(services.database.in_transaction(propose)),
         **reconciled(services),

@@ -11,6 +11,7 @@ from marketplace.infra.db import Database
 from tests.support.market import Bearer
 from tests.support.purchases import (
     Shop,
+    delivered_order,
     make_person,
     make_product,
     paid_order,
@@ -64,6 +65,10 @@ class ShopClient:
     def shipped(self) -> UUID:
         """Create a shipped order."""
         return self.database.in_transaction(shipped_order, self.shop)
+
+    def delivered(self) -> UUID:
+        """Create a delivered order."""
+        return self.database.in_transaction(delivered_order, self.shop)
 
     def post(
         self, path: str, headers: dict[str, str], body: Any = None, *, key: str | None = None

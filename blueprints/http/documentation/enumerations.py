@@ -27,6 +27,7 @@ from marketplace.payouts.payees import holds, payout_history
 from marketplace.proposals import states as proposal_states
 from marketplace.proposals.kinds import CHANGES
 from marketplace.reconciliation import classification, queries as reconciliation_queries, resolution, run
+from marketplace.reviews import queries as review_queries, states as review_states
 from marketplace.webhooks import queries as webhook_queries, replay
 
 _WORDS: dict[str, Iterable[str]] = {
@@ -43,6 +44,8 @@ _WORDS: dict[str, Iterable[str]] = {
     "ProductCondition": rules.CONDITIONS,
     "ProductSort": listing.SORTS,
     "ProductEventType": counters.EVENT_TYPES,
+    "ReviewSort": review_queries.SORTS,
+    "ReviewStatus": (review_states.VISIBLE, review_states.HIDDEN),
     "ReviewState": ("screening", "held"),
     "ModerationState": moderation_queries.QUEUE_STATES,
     "BannedGoodsCategory": banned_word_matcher.BANNED_CATEGORIES,

@@ -1,0 +1,1 @@
+"""Reviews of stores and the replies of stores."""

@@ -1,0 +1,1 @@
+"""Reviews of stores by buyers of delivered orders, replies of stores, and store ratings."""
