@@ -17,6 +17,7 @@ from blueprints.payouts.batches import routes as payout_batches
 from blueprints.payouts.payees import routes as payees, stores, wallet
 from blueprints.payouts.reconciliation import routes as reconciliation
 from blueprints.payouts.transfers import routes as transfers
+from blueprints.people import routes as people
 from blueprints.platform import routes as platform
 from blueprints.reviews import routes as reviews
 from blueprints.users import routes as users
@@ -55,6 +56,7 @@ AREAS: tuple[ContractBlueprint, ...] = (
     reviews.product_area,
     reviews.author_area,
     reviews.area,
+    people.area,
     webhook_admin.area,
     receiving.messaging_area,
     alerts.area,

@@ -10,7 +10,14 @@ from blueprints.http.contract import Access, Contract, TokenPolicy
 from blueprints.http.field_docs import OTHER_ID, SharedDoc, describe_field
 from blueprints.http.fields import snake_case
 from blueprints.http.idempotency import IDEMPOTENCY_KEY_HEADER
-from marketplace.identity.permissions import MANAGE_FINANCES, MANAGE_ORDERS, MANAGE_PLATFORM, MANAGE_PRODUCTS
+from marketplace.identity.permissions import (
+    MANAGE_FINANCES,
+    MANAGE_ORDERS,
+    MANAGE_PLATFORM,
+    MANAGE_PRODUCTS,
+    MANAGE_USERS,
+    MANAGE_VENDORS,
+)
 from marketplace.kernel import demo_ids
 
 Node = dict[str, Any]
@@ -26,6 +33,7 @@ _PARAMETERS: Final[dict[str, SharedDoc]] = {
     "sale_id": SharedDoc("Id of the flash sale.", demo_ids.FLASH_SALE),
     "banner_id": SharedDoc("Id of the banner.", demo_ids.BANNER),
     "vibe_id": SharedDoc("Id of the vibe.", demo_ids.VIBE),
+    "user_id": SharedDoc("Id of the person.", demo_ids.STUDENT),
     "order_id": SharedDoc("Id of the order.", demo_ids.ORDER),
     "refund_id": SharedDoc("Id of the refund.", OTHER_ID),
     "charge_id": SharedDoc("Id of the quarantined charge.", OTHER_ID),
@@ -92,6 +100,8 @@ _OFFICERS = {
     MANAGE_ORDERS: "orders",
     MANAGE_PLATFORM: "admin",
     MANAGE_PRODUCTS: "moderator",
+    MANAGE_USERS: "admin",
+    MANAGE_VENDORS: "moderator",
 }
 
 

@@ -28,6 +28,9 @@ class Profile(Timestamped, Base):
         CheckConstraint("account_status IN ('active', 'restricted', 'suspended')", name="account_status"),
         CheckConstraint("(role = 'staff') = (staff_role IS NOT NULL)", name="staff_role"),
         Index("ix_profiles_email", text("lower(email)")),
+        Index(
+            "ix_profiles_search", text("people_search_text(name, email) gin_trgm_ops"), postgresql_using="gin"
+        ),
         Index("ix_profiles_phone", "phone", postgresql_where=text("phone IS NOT NULL")),
     )
 

@@ -19,3 +19,5 @@ ALL = (
     "canManageSupport",
     "canViewAudit",
 )
+
+STAFF_ROLES = ("admin", "finance", "orders", "support", "moderator", "compliance", "campus_rep")

@@ -66,6 +66,7 @@ ADMIN: Final = persona_id(5)
 FINANCE: Final = persona_id(7)
 FINANCE_2: Final = persona_id(8)
 MODERATOR: Final = persona_id(11)
+STUDENT: Final = seeded_id(SeededKind.PERSON, 1)
 
 # Rows that examples name. The order is the buyer's delivered order of the product. The store is the vendor persona's.
 CAMPUS: Final = seeded_id(SeededKind.CAMPUS, 1)

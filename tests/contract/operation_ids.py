@@ -1,6 +1,10 @@
 """The ids of all operations. Generated clients name their methods by these ids, so an id never changes."""
 
 OPERATION_IDS = {
+    "GET /api/admin/users": "listPeople",
+    "GET /api/admin/users/{userId}": "getPerson",
+    "PUT /api/admin/users/{userId}/staff-role": "grantStaffRole",
+    "POST /api/admin/users/{userId}/staff-role/revoke": "revokeStaffRole",
     "GET /api/products": "listProducts",
     "GET /api/products/categories": "listCategories",
     "GET /api/products/{productId}": "getProduct",

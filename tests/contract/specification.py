@@ -327,6 +327,12 @@ ADDITIONS = (
     Row("GET", "/api/payouts/batches/:id", FINANCE, "30/minute"),
     Row("POST", "/api/payouts/batches/:id/reject", FINANCE_AAL2, "5/minute", idempotency="honoured"),
     Row("POST", "/api/payouts/batches/:id/exclude", FINANCE_AAL2, "10/minute", idempotency="honoured"),
+    Row("GET", "/api/admin/users", staff_with("canManageUsers")),
+    Row("GET", "/api/admin/users/:id", staff_with("canManageUsers")),
+    Row("PUT", "/api/admin/users/:id/staff-role", staff_with("canManageUsers", aal2=True), "10/minute"),
+    Row(
+        "POST", "/api/admin/users/:id/staff-role/revoke", staff_with("canManageUsers", aal2=True), "10/minute"
+    ),
     Row("GET", "/api/admin/alerts", STAFF),
     Row("POST", "/api/admin/alerts/:id/resolve", STAFF, idempotency="honoured"),
     Row("GET", "/api/admin/webhooks", FINANCE),

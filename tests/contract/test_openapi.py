@@ -363,6 +363,7 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         "category_id": str(market.category_id),
         "campus_id": str(market.campus_id),
         "vendor_id": str(store.id),
+        "user_id": str(market.person()),
     }
     moderator = market.staff("moderator")
     ids |= promoted(client, bearer(moderator), str(product))

@@ -77,6 +77,10 @@ class ShopClient:
         keyed = {"Idempotency-Key": key} if key else {}
         return self.client.post(path, json=body, headers={**headers, **keyed})
 
+    def put(self, path: str, headers: dict[str, str], body: Any = None) -> TestResponse:
+        """Send a PUT request with a JSON body."""
+        return self.client.put(path, json=body, headers=headers)
+
     def get(self, path: str, headers: dict[str, str], **query: Any) -> TestResponse:
         """Send a GET request."""
         return self.client.get(path, headers=headers, query_string=query)

@@ -67,6 +67,8 @@ REASONS = {
     "PayoutMayBeInFlightError": "payout-may-be-in-flight",
     "PayoutNotCancellableError": "payout-not-cancellable",
     "PayoutNotSentError": "payout-not-sent",
+    "LastAdminError": "last-admin",
+    "NotStaffError": "not-staff",
     "PayoutsHaltedError": "payouts-halted",
     "PayoutsNotHaltedError": "payouts-not-halted",
     "PayoutsOnHoldError": "payouts-on-hold",

@@ -120,6 +120,8 @@ _WORDS: dict[str, Iterable[str]] = {
     "ReplayOutcome": replay.OUTCOMES,
     "ChangedOrderField": ("status", "payment", "escrow"),
     "TaskOutcome": ("succeeded", "failed", "interrupted"),
+    "StaffRole": permissions.STAFF_ROLES,
+    "PersonOrderRole": ("buyer", "vendor"),
     "ProposalKind": CHANGES,
     "ProposalStatus": sorted(proposal_states.PROPOSAL.states),
     "ProposalAction": (proposal_states.APPROVE, proposal_states.REJECT),
