@@ -20,6 +20,7 @@ COMMAND_SUMMARIES = {
     "ledger": "Check the invariants of the ledger.",
     "payouts": "Inspect payout batches, and reconcile with the payment gateway.",
     "audit": "Verify the audit trail.",
+    "reviews": "Verify and repair the ratings of stores.",
     "periodic": "List, run, pause and reschedule periodic tasks.",
     "queues": "Show the waiting, active and failed work in each queue.",
     "workers": "List the workers with their current work.",

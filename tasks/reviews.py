@@ -1,4 +1,4 @@
-"""Tasks of reviews: refunds of reviewed orders."""
+"""Tasks of reviews: refunds of reviewed orders, ratings of products, and the check of ratings."""
 
 from datetime import datetime
 from typing import Any
@@ -6,12 +6,34 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from marketplace.kernel import queues
 from marketplace.orders.transitions import REFUNDED_IN_FULL_TOPIC
-from marketplace.reviews import refunds
-from tasks.registry import handler
+from marketplace.reviews import rating, refunds, verification
+from marketplace.services import Services
+from tasks.registry import QueueSweeper, handler, periodic
 
 
 @handler(REFUNDED_IN_FULL_TOPIC)
 def handle_full_refund(session: Session, payload: dict[str, Any], now: datetime) -> None:
     """Take the stars of a refunded order's review out of the store's rating."""
     refunds.mark_refunded(session, order_id=UUID(payload["orderId"]), now=now)
+
+
+@handler(rating.RATING_CHANGED_TOPIC)
+def handle_rating_change(session: Session, payload: dict[str, Any], _now: datetime) -> None:
+    """Copy a store's rating to the store's products."""
+    rating.copy_rating_to_products(session, vendor_id=UUID(payload["vendorId"]))
+
+
+@periodic(
+    "repair-ratings",
+    queue=queues.NOTIFICATIONS,
+    schedule="41 3 * * *",
+    purpose="Compare store ratings with the reviews, and repair differences",
+)
+def repair_ratings(services: Services, _sweeper: QueueSweeper, _now: datetime) -> int:
+    """Repair store ratings that differ from the reviews.
+
+    :return: the number of repaired stores
+    """
+    return verification.repair_ratings(services.database)

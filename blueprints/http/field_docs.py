@@ -230,7 +230,9 @@ SHARED_DOCS: Final[dict[str, SharedDoc]] = {
     ),
     "verified": SharedDoc("Whether the platform verified the owner.", example=True),
     "rating": SharedDoc("Average rating from 1 to 5; null without ratings.", 4.6),
-    "ratingAverage": SharedDoc("Average rating from 1 to 5; null without ratings.", 4.6),
+    "ratingAverage": SharedDoc(
+        "Average rating of the product's store from 1 to 5; null without ratings.", 4.6
+    ),
     "ratingCount": SharedDoc("Number of ratings.", 18),
     "completedOrders": SharedDoc("Number of delivered orders.", 42),
     "flashSale": SharedDoc("Running flash sale; null without a sale."),

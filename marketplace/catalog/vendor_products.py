@@ -25,6 +25,7 @@ from marketplace.kernel.errors import (
 )
 from marketplace.media.models import Image
 from marketplace.vendors import queries as vendor_queries
+from marketplace.vendors.models import VendorProfile
 
 _UNSCREENED_FIELDS = frozenset({"quantity", "exclusive"})
 
@@ -86,8 +87,12 @@ def create_product(
     _ensure_may_be_exclusive(caller, store, exclusive=fields.get("exclusive", False))
     _ensure_category_exists(session, fields["category_id"])
     keys = _resolve_image_keys(session, image_ids, owners={caller.id, store.user_id})
+    # Products show and sort by the store's rating. Later changes reach the products by an event of the reviews.
+    store_rating = select(VendorProfile).where(VendorProfile.id == store.id)
     product = Product(
         **fields,
+        rating_sum=store_rating.with_only_columns(VendorProfile.rating_sum).scalar_subquery(),
+        rating_count=store_rating.with_only_columns(VendorProfile.rating_count).scalar_subquery(),
         vendor_id=store.id,
         campus_id=store.campus_id,
         cover_key=keys[0] if keys else None,

@@ -95,7 +95,9 @@ def _move(session: Session, *, review_id: UUID, trigger: str, act: Act) -> Revie
     review.revision += 1
     review.updated_at = act.now
     session.flush()
-    change_store_rating(session, vendor_id=review.vendor_id, removed=counted, added=counted_rating(review))
+    change_store_rating(
+        session, vendor_id=review.vendor_id, removed=counted, added=counted_rating(review), now=act.now
+    )
     record_audit_entry(
         session,
         act=act,

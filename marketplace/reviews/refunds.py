@@ -29,5 +29,5 @@ def mark_refunded(session: Session, *, order_id: UUID, now: datetime) -> bool:
     review.refunded = True
     review.updated_at = now
     session.flush()
-    change_store_rating(session, vendor_id=review.vendor_id, removed=before, added=None)
+    change_store_rating(session, vendor_id=review.vendor_id, removed=before, added=None, now=now)
     return True

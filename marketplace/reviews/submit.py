@@ -105,7 +105,7 @@ def submit_review(
         for product_id in product_ids
     )
     session.flush()
-    change_store_rating(session, vendor_id=vendor_id, removed=None, added=rating)
+    change_store_rating(session, vendor_id=vendor_id, removed=None, added=rating, now=now)
     notifications.notify_store_of_review(session, review=review, order_number=order.number, now=now)
     review_id: UUID = review.id
     return review_id
@@ -146,7 +146,9 @@ def update_review(
     review.edited_at = review.updated_at = now
     review.revision += 1
     session.flush()
-    change_store_rating(session, vendor_id=review.vendor_id, removed=before, added=counted_rating(review))
+    change_store_rating(
+        session, vendor_id=review.vendor_id, removed=before, added=counted_rating(review), now=now
+    )
 
 
 def delete_review(session: Session, *, author_id: UUID, review_id: UUID, now: datetime) -> None:
@@ -161,7 +163,7 @@ def delete_review(session: Session, *, author_id: UUID, review_id: UUID, now: da
     review.revision += 1
     review.updated_at = now
     session.flush()
-    change_store_rating(session, vendor_id=review.vendor_id, removed=before, added=None)
+    change_store_rating(session, vendor_id=review.vendor_id, removed=before, added=None, now=now)
 
 
 def is_refunded_in_full(session: Session, *, order_id: UUID) -> bool:

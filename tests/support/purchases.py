@@ -311,13 +311,6 @@ def release(
     )
 
 
-def delivered_order(session: Session, shop: Shop, **order: Any) -> UUID:
-    """Create a delivered order."""
-    order_id = shipped_order(session, shop, **order)
-    release(session, shop, order_id)
-    return order_id
-
-
 def row_of(session: Session, table: str, **key: Any) -> dict[str, Any]:
     """Return the only row of a table with these values."""
     found = session.execute(select(metadata.tables[table]).filter_by(**key)).mappings().all()

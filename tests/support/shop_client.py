@@ -8,10 +8,10 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from marketplace.infra.db import Database
+from tests.support.finance import delivered_order
 from tests.support.market import Bearer
 from tests.support.purchases import (
     Shop,
-    delivered_order,
     make_person,
     make_product,
     paid_order,

@@ -85,6 +85,7 @@ def test_every_module_that_registers_tasks_is_imported() -> None:
 def test_dispatcher_has_a_handler_for_each_stored_topic() -> None:
     assert sorted(dispatcher.HANDLERS) == [
         "alert.send",
+        "order.refunded-in-full",
         "payout.ask",
         "payout.send",
         "product.screen",
@@ -93,4 +94,5 @@ def test_dispatcher_has_a_handler_for_each_stored_topic() -> None:
         "reconciliation.run",
         "refund.ask",
         "refund.send",
+        "store.rating-changed",
     ]

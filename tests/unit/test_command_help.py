@@ -8,7 +8,7 @@ import click
 from commands.main import main
 
 COMMANDS = (
-    *("db", "seed", "token", "config", "webhooks", "alerts", "ledger", "payouts", "audit"),
+    *("db", "seed", "token", "config", "webhooks", "alerts", "ledger", "payouts", "audit", "reviews"),
     *("periodic", "queues", "workers", "proxy"),
 )
 

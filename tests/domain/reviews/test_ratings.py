@@ -10,15 +10,24 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act
+from marketplace.catalog.vendor_products import create_product
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import MarketplaceError
 from marketplace.orders.transitions import REFUNDED_IN_FULL_TOPIC
-from marketplace.payments.refunds.admin_refund import RefundRequest, claw_back
 from marketplace.reviews import moderation, submit
+from marketplace.reviews.rating import RATING_CHANGED_TOPIC, copy_rating_to_products
 from marketplace.reviews.refunds import mark_refunded
+from marketplace.reviews.verification import RatingDifference, find_differences, repair_rating
 from marketplace.services import Services
 from tasks.all_tasks import HANDLERS
-from tests.support.purchases import NOW, Shop, delivered_order, make_person, make_shop, row_of
+from tests.support.finance import claw_back, delivered_order, make_officer
+from tests.support.purchases import (
+    NOW,
+    Shop,
+    make_product,
+    make_shop,
+    row_of,
+)
 
 TEXT = "The lamp came the same day and works well."
 SYSTEM = Act("system", NOW)
@@ -46,13 +55,7 @@ def rating_of(session: Session, shop: Shop) -> tuple[int, int, list[int]]:
 
 def refund(session: Session, order_id: UUID, amount_minor: int | None = None) -> None:
     """Claw back a delivered order, by default in full, without the event's effect."""
-    officer = make_person(session, role="staff", staff_role="finance")
-    claw_back(
-        session,
-        order_id=order_id,
-        act=Act("finance", NOW, user_id=officer.id),
-        refund_request=RefundRequest("wallet", "The lamp was broken.", amount_minor),
-    )
+    claw_back(session, order_id, make_officer(session), amount_minor=amount_minor)
 
 
 def refund_events(session: Session, order_id: UUID) -> list[dict[str, Any]]:
@@ -160,6 +163,98 @@ class TestModeration:
         assert moderation.find_review_target(session, review_id=review_id) is None
         assert not moderation.restore_review(session, review_id=review_id, act=SYSTEM)
         assert rating_of(session, shop) == NO_RATING
+
+
+class TestProducts:
+    """The copy of a store's rating on its products."""
+
+    def test_products_follow_rating_of_store(self, session: Session, shop: Shop) -> None:
+        order_id = delivered_order(session, shop)
+        review_order(session, shop, order_id)
+        deleted = make_product(session, shop, status="deleted")
+
+        HANDLERS[RATING_CHANGED_TOPIC](session, {"vendorId": str(shop.store_id)}, NOW)
+
+        rows = session.execute(
+            text("SELECT id, rating_sum, rating_count FROM products WHERE vendor_id = :id"),
+            {"id": shop.store_id},
+        )
+        ratings = {product_id: (stars, number) for product_id, stars, number in rows}
+        assert ratings.pop(deleted) == (0, 0)
+        assert list(ratings.values()) == [(4, 1)]
+        assert copy_rating_to_products(session, vendor_id=shop.store_id) == 0
+
+    def test_each_change_enqueues_the_copy(self, session: Session, shop: Shop) -> None:
+        review_id = review_order(session, shop, delivered_order(session, shop))
+        moderation.hide_review(session, review_id=review_id, act=SYSTEM)
+
+        events = session.scalar(
+            text("SELECT count(*) FROM outbox_events WHERE topic = :topic AND payload ->> 'vendorId' = :id"),
+            {"topic": RATING_CHANGED_TOPIC, "id": str(shop.store_id)},
+        )
+        assert events == 2
+
+    def test_new_product_starts_with_rating_of_store(self, session: Session) -> None:
+        shop = make_shop(session, rating_sum=9, rating_count=2, rating_counts=[0, 0, 0, 1, 1])
+
+        product_id = create_product(
+            session,
+            caller=shop.vendor,
+            vendor_id=None,
+            fields={
+                "title": "Desk lamp",
+                "description": "",
+                "price_minor": 10_000,
+                "category_id": shop.category_id,
+                "condition": "new",
+                "quantity": 1,
+                "tags": [],
+            },
+            image_ids=(),
+            status="draft",
+            now=NOW,
+        )
+
+        row = row_of(session, "products", id=product_id)
+        assert (row["rating_sum"], row["rating_count"]) == (9, 2)
+
+
+class TestVerification:
+    """The comparison of stored ratings with the reviews."""
+
+    def test_wrong_rating_is_found_and_repaired(self, session: Session, shop: Shop) -> None:
+        review_order(session, shop, delivered_order(session, shop), rating=5)
+        copy_rating_to_products(session, vendor_id=shop.store_id)
+        assert differences_of(session, shop) == []
+        session.execute(
+            text(
+                "UPDATE vendor_profiles SET rating_sum = 3, rating_count = 2, rating_counts = '{1,1,0,0,0}'"
+                " WHERE id = :id"
+            ),
+            {"id": shop.store_id},
+        )
+
+        [difference] = differences_of(session, shop)
+        repair_rating(session, vendor_id=shop.store_id)
+
+        assert difference.stored_counts == [1, 1, 0, 0, 0]
+        assert difference.counted_counts == [0, 0, 0, 0, 1]
+        assert rating_of(session, shop) == (5, 1, [0, 0, 0, 0, 1])
+        assert differences_of(session, shop) == []
+
+    def test_product_with_other_rating_is_found_and_repaired(self, session: Session, shop: Shop) -> None:
+        review_order(session, shop, delivered_order(session, shop))
+
+        [difference] = differences_of(session, shop)
+        repair_rating(session, vendor_id=shop.store_id)
+
+        assert difference.products == 1
+        assert differences_of(session, shop) == []
+
+
+def differences_of(session: Session, shop: Shop) -> list[RatingDifference]:
+    """List the differences of a shop."""
+    return [found for found in find_differences(session) if found.vendor_id == shop.store_id]
 
 
 @pytest.fixture(scope="module")

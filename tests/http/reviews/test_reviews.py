@@ -9,11 +9,11 @@ from werkzeug.test import TestResponse
 
 from marketplace.audit.operations import Act
 from marketplace.identity.models import Profile
-from marketplace.payments.refunds.admin_refund import RefundRequest, claw_back
 from marketplace.reviews.moderation import hide_review
+from tests.support.finance import claw_back, make_officer
 from tests.support.gateway import MovableClock
 from tests.support.probes import assert_problem, faults
-from tests.support.purchases import NOW, later, make_person, make_shop, row_of
+from tests.support.purchases import NOW, later, make_shop, row_of
 from tests.support.shop_client import ShopClient
 
 TEXT = "The lamp came the same day and works well."
@@ -461,10 +461,4 @@ def rename(session: Any, user_id: UUID, name: str) -> None:
 
 def refund_after_release(session: Any, order_id: UUID, amount_minor: int | None = None) -> None:
     """Refund a delivered order as an officer, by default in full."""
-    officer = make_person(session, role="staff", staff_role="finance")
-    claw_back(
-        session,
-        order_id=order_id,
-        act=Act("finance", NOW, user_id=officer.id),
-        refund_request=RefundRequest("wallet", "The lamp was broken.", amount_minor),
-    )
+    claw_back(session, order_id, make_officer(session), amount_minor=amount_minor)
