@@ -8,6 +8,7 @@ from blueprints.catalog.moderation import routes as moderation
 from blueprints.catalog.products import routes as products
 from blueprints.catalog.promotions import routes as promotions
 from blueprints.catalog.search import routes as search
+from blueprints.functions import routes as functions
 from blueprints.health import routes as health
 from blueprints.http import ContractBlueprint
 from blueprints.http.contract import Contract
@@ -19,6 +20,7 @@ from blueprints.payouts.reconciliation import routes as reconciliation
 from blueprints.payouts.transfers import routes as transfers
 from blueprints.people import routes as people
 from blueprints.platform import routes as platform
+from blueprints.referrals import routes as referrals
 from blueprints.reviews import routes as reviews
 from blueprints.users import routes as users
 from blueprints.webhooks import admin as webhook_admin, receiving
@@ -57,6 +59,7 @@ AREAS: tuple[ContractBlueprint, ...] = (
     reviews.author_area,
     reviews.area,
     people.area,
+    referrals.area,
     webhook_admin.area,
     receiving.messaging_area,
     alerts.area,
@@ -65,6 +68,7 @@ AREAS: tuple[ContractBlueprint, ...] = (
     platform.status_area,
     health.area,
     receiving.functions_area,
+    functions.area,
 )
 
 

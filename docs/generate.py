@@ -27,6 +27,7 @@ from marketplace.payments import states as payment_states
 from marketplace.payouts import states as payout_states
 from marketplace.payouts.batches.detail import RISK_FLAGS
 from marketplace.proposals import states as proposal_states
+from marketplace.referrals import states as referral_states
 from sandbox.providers.gateway.app import register_routes
 from tasks.all_tasks import PERIODIC_TASKS
 
@@ -165,6 +166,7 @@ PARTS: dict[str, Callable[[], str]] = {
         ("Risk flag", "Meaning"), [(f"`{risk}`", meaning) for risk, meaning in RISK_FLAGS.items()]
     ),
     "proposal-states": lambda: _diagram(proposal_states.PROPOSAL),
+    "referral-states": lambda: _diagram(referral_states.REFERRAL),
     "required-settings": lambda: _settings(lambda item: item.metadata["required"]),
     "further-settings": lambda: _settings(lambda item: not item.metadata["required"]),
     "periodic-tasks": _periodic_tasks,

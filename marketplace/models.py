@@ -21,6 +21,7 @@ from marketplace.payouts import models as payouts
 from marketplace.platform import models as platform
 from marketplace.proposals import models as proposals
 from marketplace.reconciliation import models as reconciliation
+from marketplace.referrals import models as referrals
 from marketplace.reviews import models as reviews
 from marketplace.support import models as support
 from marketplace.vendors import models as vendors
@@ -47,6 +48,7 @@ __all__ = [
     "promotions",
     "proposals",
     "reconciliation",
+    "referrals",
     "reviews",
     "search",
     "support",

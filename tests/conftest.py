@@ -29,6 +29,7 @@ from tests.support.checked_client import checked_app
 from tests.support.depth import DEEP
 from tests.support.empty_database import EmptiedDatabase
 from tests.support.encryption_keys import BLIND_INDEX_KEY, DATA_ENCRYPTION_KEYS, KEY_VARIABLES
+from tests.support.function_calls import FUNCTIONS_KEY, SIGNING_SECRET
 from tests.support.gateway import gateway_server
 from tests.support.rewritten_modules import rewriting
 from tests.support.servers import Addresses, Servers, create_database, drop_database
@@ -192,6 +193,8 @@ def environment(database_url: str, addresses: Addresses, worker_number: int) -> 
         "IDENTITY_SHARED_SECRET": SHARED_SECRET,
         "DELIVERY_PIN_KEY": "of-these-tests-only-0123456789abcdef",
         "CURSOR_KEY": "of-the-tests-only-0123456789abcdef",
+        "FUNCTIONS_KEY": FUNCTIONS_KEY,
+        "FUNCTIONS_SIGNING_SECRETS": SIGNING_SECRET,
         **KEY_VARIABLES,
         "RATE_LIMIT_SCALE": "100000",
         "LOG_LEVEL": "ERROR",

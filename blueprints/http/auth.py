@@ -8,9 +8,11 @@ from sqlalchemy.orm import Session
 from blueprints.http import limits, texts
 from blueprints.http.context import Context
 from blueprints.http.contract import Access, Contract, TokenPolicy
+from blueprints.http.function_auth import authenticate_function_call
 from marketplace.identity import operations, queries
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import (
+    AccountErasedError,
     ForbiddenError,
     ProviderUnavailableError,
     ServiceUnavailableError,
@@ -30,15 +32,19 @@ def authenticate(context: Context, contract: Contract) -> None:
 
     :raises UnauthorizedError: a required token is missing, or the token is invalid
     :raises TokenExpiredError: the token has expired
+    :raises AccountErasedError: the person had the personal data erased
     :raises ForbiddenError: account status, role or permissions do not allow the request
     :raises StepUpRequiredError: the route requires two factors
     """
     access = contract.access
     if access.token is TokenPolicy.NONE:
         return
+    if access.token is TokenPolicy.FUNCTION:
+        authenticate_function_call(context.services.settings)
+        return
     try:
         context.caller = _resolve_caller(context, access)
-    except (UnauthorizedError, TokenExpiredError):
+    except (UnauthorizedError, TokenExpiredError, AccountErasedError):
         if access.token is not TokenPolicy.IGNORED_IF_INVALID:
             limits.enforce_rate_limit(context, contract=None)
             raise
@@ -61,7 +67,13 @@ def admit_to_path_without_contract(context: Context) -> None:
 
     :raises RateLimitError: the quota is used up
     """
-    with suppress(UnauthorizedError, TokenExpiredError, ProviderUnavailableError, ServiceUnavailableError):
+    with suppress(
+        UnauthorizedError,
+        TokenExpiredError,
+        AccountErasedError,
+        ProviderUnavailableError,
+        ServiceUnavailableError,
+    ):
         context.caller = _resolve_caller(context, Access("any", TokenPolicy.IGNORED_IF_INVALID))
     limits.enforce_rate_limit(context, contract=None)
 

@@ -24,6 +24,7 @@ from marketplace.identity.permissions import (
 from marketplace.identity.queries import Caller
 from marketplace.infra.waits.limits import LONG_WAIT_SECONDS
 from marketplace.kernel.errors import (
+    AccountErasedError,
     AccountNotActiveError,
     ConcurrentChangeError,
     MarketplaceError,
@@ -37,6 +38,7 @@ class TokenPolicy(Enum):
     """Treatment of the bearer token by a route."""
 
     NONE = "none"  # webhooks and probes authenticate in another way or not at all
+    FUNCTION = "functions key or signature"
     IGNORED_IF_INVALID = "ignored if bad"  # public routes: a valid token only selects the caller's own quota
     CHECKED_IF_GIVEN = "checked if given"
     REQUIRED = "required"
@@ -64,6 +66,7 @@ class Access:
         """The errors that ``ensure_allowed`` can raise."""
         checks_account = self.token in (TokenPolicy.CHECKED_IF_GIVEN, TokenPolicy.REQUIRED)
         return (
+            *((AccountErasedError,) if checks_account else ()),
             *((AccountNotActiveError,) if checks_account and not self.open_to_restricted else ()),
             *((RoleRequiredError,) if self.roles else ()),
             *((PermissionRequiredError,) if self.permissions else ()),
@@ -99,6 +102,7 @@ class Access:
 
 
 UNCHECKED = Access("Webhook or probe", TokenPolicy.NONE)
+FUNCTION_CALLER = Access("Functions key or signature", TokenPolicy.FUNCTION)
 PUBLIC = Access("Public", TokenPolicy.IGNORED_IF_INVALID)
 OPTIONAL = Access("Optional", TokenPolicy.CHECKED_IF_GIVEN)
 AUTHENTICATED = Access("Authenticated", TokenPolicy.REQUIRED)

@@ -5,6 +5,10 @@ AUTHORIZATION_MISSING = (
     "This route requires a bearer token. Send the header `Authorization: Bearer <ACCESS_TOKEN>`."
 )
 AUTHORIZATION_MALFORMED = "The Authorization header must have the form `Bearer <ACCESS_TOKEN>`."
+FUNCTIONS_KEY_NOT_CONFIGURED = "The service cannot check the caller at the moment."
+FUNCTION_CALL_UNAUTHORIZED = (
+    "Send a functions key as `Authorization: Bearer <FUNCTIONS_KEY>`, or sign the body by Standard Webhooks."
+)
 ACCOUNT_NOT_ACTIVE = "Your account is {status}. Contact support for details."
 
 # Requests

@@ -49,7 +49,7 @@ class ProposedChange(Schema):
             "express_delivery",
         ),
     )
-    value = StrictInteger(minimum=0, metadata=doc("For `fee`: basis points or kobo.", 15_000))
+    value = StrictInteger(minimum=0, metadata=doc("For `fee`: basis points, kobo or a count.", 15_000))
     category_id = Uuid(metadata={"description": "For `category_commission`."})
     commission_bps = StrictInteger(
         minimum=0,

@@ -8,6 +8,9 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, text
 from sqlalchemy.orm import Mapped, mapped_column, query_expression
 
 from marketplace.infra.db import Base, Entity, Timestamped
+from marketplace.infra.encryption import BlindIndex
+
+NEW_REFERRAL_CODE = text("upper(substr(replace(gen_random_uuid()::text, '-', ''), 1, 10))")
 
 
 class AdminRole(Base):
@@ -46,12 +49,31 @@ class Profile(Timestamped, Base):
     account_status: Mapped[str] = mapped_column(server_default="active")
     status_reason: Mapped[str | None] = mapped_column(info={"personal": "message"})
     appeal_status: Mapped[str | None]
-    referral_code: Mapped[str] = mapped_column(
-        unique=True, server_default=text("upper(substr(replace(gen_random_uuid()::text, '-', ''), 1, 10))")
+    referral_code: Mapped[str] = mapped_column(unique=True, server_default=NEW_REFERRAL_CODE)
+    referral_code_issued_at: Mapped[datetime | None] = mapped_column(
+        comment="Time of a later code; null for the code of the profile's creation"
+    )
+    referral_pending: Mapped[bool] = mapped_column(
+        server_default=text("false"), comment="Whether the next delivered order may reward a referrer"
     )
     # Only ``queries.fetch_profile`` fills these two attributes, from joined tables.
     permissions: Mapped[list[str]] = query_expression()
     campus: Mapped[dict[str, str] | None] = query_expression()
+
+
+ERASED_SUBJECT_INDEX = BlindIndex("erased_identities.subject")
+
+
+class ErasedIdentity(Base):
+    """The tombstone of an erased person, which keeps the account from being created again.
+
+    The keyed hash of the token's subject identifies the person only together with a token.
+    """
+
+    __tablename__ = "erased_identities"
+
+    subject_index: Mapped[bytes | str] = mapped_column(ERASED_SUBJECT_INDEX, primary_key=True)
+    erased_at: Mapped[datetime]
 
 
 class FormerContact(Entity):

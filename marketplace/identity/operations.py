@@ -4,37 +4,86 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, select, text, update
+from sqlalchemy import bindparam, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from marketplace.identity import queries, texts
-from marketplace.identity.models import Address, Profile
+from marketplace.identity.models import Address, ErasedIdentity, Profile
 from marketplace.infra.sql.statements import Prepared, Statement
-from marketplace.kernel.errors import LimitReachedError, NotFoundError, ValidationError
+from marketplace.kernel.errors import (
+    AccountErasedError,
+    LimitReachedError,
+    NotFoundError,
+    ValidationError,
+)
 from marketplace.platform.models import Campus, CampusEmailDomain
 
 MAX_ADDRESSES = 20  # clients show the whole list
 
 
 def create_profile(
-    session: Session, *, user_id: UUID, email: str | None, name: str | None, now: datetime
-) -> None:
+    session: Session,
+    *,
+    user_id: UUID,
+    email: str | None,
+    name: str | None,
+    phone: str | None = None,
+    now: datetime,
+) -> bool:
     """Create the profile of a new user, unless the profile exists.
 
     The new user is a buyer of the campus that owns the e-mail address's domain.
 
     :param user_id: the subject of the token
-    :param email: the address verified by the identity provider
+    :param email: the address given by the identity provider
     :param name: the name given by the identity provider
+    :param phone: an unverified number in international format
+    :return: whether the profile is new
+    :raises AccountErasedError: the person was erased
     """
-    domain = email.rpartition("@")[2].lower() if email else None
-    campus_id = session.scalar(select(CampusEmailDomain.campus_id).where(CampusEmailDomain.domain == domain))
-    session.execute(
+    tombstone = select(ErasedIdentity.erased_at).where(ErasedIdentity.subject_index == str(user_id))
+    if session.scalar(tombstone) is not None:
+        raise AccountErasedError(texts.ACCOUNT_ERASED)
+    campus_id = _find_campus(session, email)
+    created: UUID | None = session.scalar(
         insert(Profile)
-        .values(id=user_id, email=email, name=name, campus_id=campus_id, created_at=now, updated_at=now)
+        .values(
+            id=user_id,
+            email=email,
+            name=name,
+            phone=phone,
+            campus_id=campus_id,
+            created_at=now,
+            updated_at=now,
+        )
         .on_conflict_do_nothing(index_elements=["id"])
+        .returning(Profile.id)
     )
+    return created is not None
+
+
+def _find_campus(session: Session, email: str | None) -> UUID | None:
+    domain = email.rpartition("@")[2].lower() if email else None
+    return session.scalar(select(CampusEmailDomain.campus_id).where(CampusEmailDomain.domain == domain))
+
+
+def complete_profile(
+    session: Session, *, user_id: UUID, email: str | None, name: str | None, phone: str | None
+) -> None:
+    """Fill in the missing fields of a profile that a token created, unless the user has changed the profile.
+
+    :param phone: an unverified number in international format
+    """
+    given = {"email": email, "name": name, "phone": phone, "campus_id": _find_campus(session, email)}
+    filled = {field: func.coalesce(getattr(Profile, field), value) for field, value in given.items() if value}
+    if filled:
+        session.execute(
+            update(Profile)
+            .where(Profile.id == user_id, Profile.updated_at == Profile.created_at)
+            .values(filled),
+            execution_options={"synchronize_session": False},
+        )
 
 
 # FOR NO KEY UPDATE lets other transactions insert rows that refer to the profile.

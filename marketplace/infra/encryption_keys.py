@@ -1,4 +1,4 @@
-"""Parsing of encryption keys in settings."""
+"""Parsing of encryption keys and signing secrets in settings."""
 
 import base64
 import binascii
@@ -40,4 +40,26 @@ def parse_key(value: str) -> bytes:
         key = b""
     if len(key) != 32:
         raise ValueError("must be 32 bytes in base64, such as the output of `openssl rand -base64 32`")
+    return key
+
+
+def parse_signing_secrets(value: str) -> tuple[bytes, ...]:
+    """Parse FUNCTIONS_SIGNING_SECRETS: Standard Webhooks secrets, separated by spaces or ``|``.
+
+    A secret is ``whsec_`` and 24 to 64 bytes in base64. Identity providers show it as ``v1,whsec_...``.
+
+    :return: the decoded secrets; empty for an empty value
+    :raises ValueError: the value is invalid; the message does not contain a secret
+    """
+    return tuple(_parse_signing_secret(secret) for secret in re.split(r"[|\s]+", value) if secret)
+
+
+def _parse_signing_secret(secret: str) -> bytes:
+    try:
+        encoded = secret.removeprefix("v1,").removeprefix("whsec_")
+        key = base64.b64decode(encoded, validate=True) if "whsec_" in secret else b""
+    except (binascii.Error, ValueError):
+        key = b""
+    if not 24 <= len(key) <= 64:
+        raise ValueError("must be whsec_ and 24 to 64 bytes in base64, such as v1,whsec_...")
     return key

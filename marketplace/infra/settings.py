@@ -11,11 +11,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from marketplace.infra import texts
-from marketplace.infra.encryption_keys import parse_data_keys, parse_key
+from marketplace.infra.encryption_keys import parse_data_keys, parse_key, parse_signing_secrets
 from marketplace.kernel.env_file import parse_variables
 from marketplace.kernel.origins import AllowedOrigins, parse_origins
 
 EMBEDDED_ENVIRONMENT_FILE = "stack.env"
+MIN_KEY_LENGTH = 32
 _SEVERITIES = ("SEV-1", "SEV-2", "SEV-3")
 
 
@@ -32,8 +33,13 @@ def _matching(pattern: str, fault: str) -> Callable[[str], str]:
     return parse
 
 
+def split_list(value: str) -> tuple[str, ...]:
+    """Split a list at commas and white space."""
+    return tuple(word for word in re.split(r"[,\s]+", value) if word)
+
+
 def _parse_list(value: str) -> tuple[str, ...]:
-    words = tuple(word for word in re.split(r"[,\s]+", value) if word)
+    words = split_list(value)
     if not words:
         raise ValueError("must contain at least one value")
     return words
@@ -93,6 +99,24 @@ def _integer_between(minimum: int, maximum: int) -> Callable[[str], int]:
         return int(value)
 
     return parse
+
+
+def _parse_functions_key(value: str) -> str:
+    if any(len(key) < MIN_KEY_LENGTH for key in _parse_list(value)):
+        raise ValueError(f"must have at least {MIN_KEY_LENGTH} characters in each key")
+    return value
+
+
+def _parse_signing_secrets(value: str) -> str:
+    parse_signing_secrets(value)
+    return value
+
+
+def _parse_email_domains(value: str) -> tuple[str, ...]:
+    domains = tuple(domain.lower() for domain in _parse_list(value))
+    if not all(re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+", domain) for domain in domains):
+        raise ValueError("must be domains such as mail.example, with international domains as xn--...")
+    return domains
 
 
 def _parse_data_encryption_keys(value: str) -> str:
@@ -271,7 +295,21 @@ class Settings:
         secret=True,
     )
     functions_key: str = _setting(
-        "", "The bearer key for /functions/v1/…, at least 32 characters.", secret=True
+        "",
+        "The bearer keys for /functions/v1/…, separated by commas, each at least 32 characters. All keys are valid.",
+        parse=_parse_functions_key,
+        secret=True,
+    )
+    functions_signing_secrets: str = _setting(
+        "",
+        "The Standard Webhooks secrets for /functions/v1/…, as v1,whsec_…, separated by spaces. All secrets are valid.",
+        parse=_parse_signing_secrets,
+        secret=True,
+    )
+    barred_email_domains: tuple[str, ...] = _setting(
+        (),
+        "The e-mail domains that cannot sign up, with their subdomains, separated by commas.",
+        parse=_parse_email_domains,
     )
     delivery_pin_key: str = _setting(
         "", "The key for deriving delivery PINs, at least 32 characters.", secret=True, required=True
@@ -316,6 +354,16 @@ class Settings:
         "", "The DSN of the error tracker (Sentry). Empty means no error tracking.", secret=True
     )
     build_revision: str = _setting("unknown", "The source revision of this build.")
+
+    @cached_property
+    def functions_keys(self) -> tuple[str, ...]:
+        """The keys of FUNCTIONS_KEY."""
+        return split_list(self.functions_key)
+
+    @cached_property
+    def functions_signing_keys(self) -> tuple[bytes, ...]:
+        """The decoded secrets of FUNCTIONS_SIGNING_SECRETS."""
+        return parse_signing_secrets(self.functions_signing_secrets)
 
     @cached_property
     def media_base_url(self) -> str:
@@ -372,9 +420,9 @@ def _list_faults(settings: Settings) -> list[str]:
         if settings.rate_limit_scale != 1:
             faults.append("RATE_LIMIT_SCALE must be 1 in production")
     faults += [
-        f"{variable_name(name)} must have at least 32 characters"
-        for name in ("delivery_pin_key", "cursor_key", "identity_shared_secret", "functions_key")
-        if getattr(settings, name) and len(getattr(settings, name)) < 32
+        f"{variable_name(name)} must have at least {MIN_KEY_LENGTH} characters"
+        for name in ("delivery_pin_key", "cursor_key", "identity_shared_secret")
+        if getattr(settings, name) and len(getattr(settings, name)) < MIN_KEY_LENGTH
     ]
     faults += [
         f"IDENTITY_ALGORITHMS must contain only RS256, ES256 and HS256, not {algorithm}"
@@ -389,6 +437,11 @@ def _list_faults(settings: Settings) -> list[str]:
         "DATA_ENCRYPTION_KEYS and BLIND_INDEX_KEY must be set together": (bool(data_keys) != bool(index_key)),
         "BLIND_INDEX_KEY must differ from the keys in DATA_ENCRYPTION_KEYS": (
             data_keys and index_key and parse_key(index_key) in parse_data_keys(data_keys).values()
+        ),
+        texts.FUNCTIONS_KEY_MISSING: (
+            settings.environment == "production"
+            and not settings.functions_key
+            and not settings.functions_signing_secrets
         ),
         texts.SMTP_URL_MISSING: settings.alert_email_to and not settings.smtp_url,
         texts.IDENTITY_SHARED_SECRET_MISSING: "HS256" in algorithms and not settings.identity_shared_secret,

@@ -35,6 +35,7 @@ PICTURES_QUEUE_FULL = "Too many pictures are being processed. Try again in a few
 PICTURE_TIMED_OUT = "The server is too busy to process the picture. Try again in a few seconds."
 
 SETTING_MISSING = "{variable} is missing. Set this variable: {description}"
+FUNCTIONS_KEY_MISSING = "FUNCTIONS_KEY is missing. Set FUNCTIONS_KEY, FUNCTIONS_SIGNING_SECRETS or both."
 SMTP_URL_MISSING = "SMTP_URL is missing. Set it, or leave ALERT_EMAIL_TO empty."
 IDENTITY_SHARED_SECRET_MISSING = (
     "IDENTITY_SHARED_SECRET is missing. Set it, or remove HS256 from IDENTITY_ALGORITHMS."  # noqa: S105 - no secret

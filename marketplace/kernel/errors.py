@@ -109,6 +109,12 @@ class AccountNotActiveError(ForbiddenError):
     reason = "account-not-active"
 
 
+class AccountErasedError(ForbiddenError):
+    """The person had the personal data erased, so the account cannot be used again."""
+
+    reason = "account-erased"
+
+
 class RoleRequiredError(ForbiddenError):
     """The route requires another role."""
 

@@ -31,8 +31,9 @@ _SECRET_KEYS = frozenset(
     nationalidentificationnumber bvn bvnnumber bankverificationnumber accountnumber accountnumbers accountno
     acctnumber acctno phone phonenumber phones phonenumbers phonee164 mobile mobilenumber telephone msisdn waid
     authorization cookie setcookie token tokens tokenhash accesstoken refreshtoken idtoken bearertoken bearer jwt
-    accesscode clientsecret apikey functionskey deliverypinkey cursorkey dataencryptionkeys blindindexkey
-    sharedsecret verifytoken appsecret credentials sessionid databaseurl redisurl dsn s3secretaccesskey signature
+    accesscode clientsecret apikey functionskey functionssigningsecrets deliverypinkey cursorkey
+    dataencryptionkeys blindindexkey sharedsecret verifytoken appsecret credentials sessionid databaseurl redisurl
+    dsn s3secretaccesskey signature
     email emails emailaddress accountnumberindex accountname ownername payeename buyername customername holdername
     fullname firstname lastname surname displayname avatarurl hostel hall roomnumber latitude longitude
     shippingaddress deliveryaddress ipaddress useragent responsebody providermessageid repliesto dedupeid

@@ -53,6 +53,8 @@ NORMAL_SIDES: dict[str, Side] = {
     "buyer_receivable": "debit",
     # The net cost of adjustments of wallets, which is negative if officers debited more than they credited.
     "wallet_adjustments": "debit",
+    # The cost of rewards in wallets.
+    "rewards": "debit",
     "escrow": "credit",
     "vendor_payable": "credit",
     "wallet": "credit",
@@ -60,7 +62,6 @@ NORMAL_SIDES: dict[str, Side] = {
     "refunds_in_transit": "credit",
     "payouts_in_transit": "credit",
     "quarantine": "credit",
-    "rewards": "credit",
     "own_funds": "credit",
 }
 OWNED_KINDS = frozenset({"vendor_payable", "vendor_receivable", "buyer_receivable", "wallet"})

@@ -29,6 +29,7 @@ class LockedOrder(OrderColumns):
     """An order with row and escrow locked until the transaction ends. Amounts are kobo."""
 
     buyer_id: UUID
+    buyer_referral_pending: bool
     vendor_id: UUID
     wallet_minor: int
     accepted_minor: int
@@ -90,6 +91,8 @@ class EscrowTransition:
     clawed_back_minor: int = 0
 
 
+# An order was delivered to a buyer whose referral is pending. The referrals area handles the event.
+REFERRED_ORDER_DELIVERED_TOPIC = "referred-order-delivered"
 SYSTEM = Actor("system")
 GATEWAY = Actor("gateway")
 
@@ -97,7 +100,8 @@ GATEWAY = Actor("gateway")
 # The commission is rounded down for each line, as in pricing.OrderLine.commission_minor.
 _SELECT_ORDER_SQL = f"""
     SELECT {ORDER_COLUMNS_SQL}, (SELECT user_id FROM vendor_profiles WHERE id = o.vendor_id) AS vendor_user_id,
-        o.buyer_id, o.vendor_id, o.wallet_minor, o.accepted_minor, o.pin_failures,
+        o.buyer_id, (SELECT referral_pending FROM profiles WHERE id = o.buyer_id) AS buyer_referral_pending,
+        o.vendor_id, o.wallet_minor, o.accepted_minor, o.pin_failures,
         s.amount_minor AS escrow_minor, s.released_minor, s.refunded_minor, s.clawed_back_minor,
         (SELECT coalesce(sum(i.line_total_minor * i.commission_bps / 10000), 0)::bigint
             FROM order_items i WHERE i.order_id = o.id) AS commission_minor
@@ -315,6 +319,14 @@ def _write_transition(
         now=now,
         **values,
     )
+    if target == states.DELIVERED != order.status and order.buyer_referral_pending:
+        outbox.enqueue(
+            session,
+            queue=queues.WEBHOOKS,
+            topic=REFERRED_ORDER_DELIVERED_TOPIC,
+            payload={"buyerId": str(order.buyer_id)},
+            due_at=now,
+        )
 
 
 _COUNT_COMPLETED = "completed_orders = v.completed_orders + 1"

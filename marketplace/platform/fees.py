@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 _MAX_FEE_MINOR = 1_000_000
+_MAX_REWARD_MINOR = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,19 @@ FEES: dict[str, FeeSetting] = {
         100_000_000,
         "The minimum payout of a vendor or a wallet, in kobo",
     ),
+    "referral_newcomer_minor": FeeSetting(
+        0, _MAX_REWARD_MINOR, "The reward for signing up with a referral code, in kobo"
+    ),
+    "referral_referrer_minor": FeeSetting(
+        0, _MAX_REWARD_MINOR, "The reward of the referrer for the newcomer's first delivered order, in kobo"
+    ),
+    "referral_monthly_cap": FeeSetting(
+        0, 1_000, "The maximum number of newcomers, and of own rewards, of a referrer in 30 days"
+    ),
+    "referral_monthly_budget_minor": FeeSetting(
+        0, 10_000_000_000, "The maximum of all referral rewards together in 30 days, in kobo"
+    ),
 }
 # A category's commission has the same range.
 COMMISSION = FEES["commission_bps"]
+REFERRAL_TERMS = tuple(key for key in FEES if key.startswith("referral_"))

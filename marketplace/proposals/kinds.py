@@ -17,7 +17,7 @@ from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ValidationError
 from marketplace.orders.pricing import Fees, OrderLine, price_order, split_escrow
 from marketplace.platform import features, halts
-from marketplace.platform.fees import COMMISSION, FEES, FeeSetting
+from marketplace.platform.fees import COMMISSION, FEES, REFERRAL_TERMS, FeeSetting
 from marketplace.platform.operations import set_setting
 from marketplace.platform.queries import fetch_platform_settings
 from marketplace.proposals import texts
@@ -108,7 +108,10 @@ class FeeChange(Change):
         return {"key": payload["key"], "value": fetch_platform_settings(session)[payload["key"]]}
 
     def effect(self, session: Session, payload: Payload) -> dict[str, Any]:
-        """Return a sample order before and after, or for the minimum payout the counts of payable vendors."""
+        """Return a sample order before and after.
+
+        For the minimum payout, return the counts of payable vendors, and for referrals the terms before and after.
+        """
         settings = fetch_platform_settings(session)
         changed = settings | {payload["key"]: payload["value"]}
         if payload["key"] == _MINIMUM_PAYOUT:
@@ -116,6 +119,13 @@ class FeeChange(Change):
                 "vendorsWithAtLeast": _COUNT_PAYABLE_VENDORS.one(
                     session, before=settings[_MINIMUM_PAYOUT], after=changed[_MINIMUM_PAYOUT]
                 )
+            }
+        if payload["key"] in REFERRAL_TERMS:
+            return {
+                "referralTerms": {
+                    "before": {key: settings[key] for key in REFERRAL_TERMS},
+                    "after": {key: changed[key] for key in REFERRAL_TERMS},
+                }
             }
         return _compare_sample_orders(_price_sample_order(settings), _price_sample_order(changed))
 

@@ -16,6 +16,7 @@ from marketplace.payments.integrity import drift, invariants as payment_invarian
 from marketplace.payouts import invariants as payout_invariants
 from marketplace.proposals import invariants as proposal_invariants
 from marketplace.reconciliation.resolution import SINGLE_APPROVER_DAILY_LIMIT_MINOR
+from marketplace.referrals import invariants as referral_invariants
 
 # Each invariant reads whole tables.
 _STATEMENT_TIMEOUT_SECONDS = 120
@@ -53,7 +54,7 @@ _RECONCILIATION_INVARIANTS = build_invariants(
 
 
 def verify_ledger(session: Session) -> list[Violation]:
-    """Check the ledger invariants of all areas: ledger, orders, payments, payouts, proposals and reconciliation.
+    """Check the ledger invariants of all areas.
 
     :return: a violation for each broken invariant, with at most 100 rows
     """
@@ -64,6 +65,7 @@ def verify_ledger(session: Session) -> list[Violation]:
         | payment_invariants.INVARIANTS
         | payout_invariants.INVARIANTS
         | proposal_invariants.INVARIANTS
+        | referral_invariants.INVARIANTS
         | _RECONCILIATION_INVARIANTS,
     )
 

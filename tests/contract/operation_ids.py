@@ -152,4 +152,7 @@ OPERATION_IDS = {
     "GET /health/live": "checkLiveness",
     "GET /health/ready": "checkReadiness",
     "POST /functions/v1/{gateway}-webhook": "receiveNamedGatewayWebhook",
+    "POST /functions/v1/create-user": "createUser",
+    "GET /api/users/me/referrals": "getReferrals",
+    "POST /api/users/me/referrals/code": "issueReferralCode",
 }

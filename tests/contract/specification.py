@@ -17,7 +17,9 @@ class RowAccess:
     Staff must hold one of ``permissions``. ``restricted`` admits restricted and suspended accounts.
     """
 
-    token: Literal["none", "ignored if bad", "checked if given", "required"] = "required"
+    token: Literal["none", "functions key or signature", "ignored if bad", "checked if given", "required"] = (
+        "required"
+    )
     roles: frozenset[str] = frozenset()
     permissions: tuple[str, ...] = ()
     aal2: bool = False
@@ -44,8 +46,9 @@ class Row:
     built: bool = True
 
 
-# Webhooks, probes and functions authenticate by other means or not at all.
+# Webhooks and probes authenticate by other means or not at all.
 UNCHECKED = RowAccess("none")
+FUNCTION_CALLER = RowAccess("functions key or signature")
 PUBLIC = RowAccess("ignored if bad")
 OPTIONAL = RowAccess("checked if given")
 AUTHENTICATED = RowAccess()
@@ -236,8 +239,8 @@ PLATFORM_AND_HEALTH = (
 # The gateway's name stands in the first path: `gateway` unless configured.
 FUNCTIONS = (
     Row("POST", "/functions/v1/:gateway-webhook", UNCHECKED, "unlimited"),
-    Row("POST", "/functions/v1/deliver-notification", UNCHECKED, "unlimited", built=False),
-    Row("POST", "/functions/v1/create-user", UNCHECKED, "unlimited", built=False),
+    Row("POST", "/functions/v1/deliver-notification", FUNCTION_CALLER, "unlimited", built=False),
+    Row("POST", "/functions/v1/create-user", FUNCTION_CALLER, "unlimited"),
 )
 
 # Routes for behaviour that the specification leaves open, such as how staff edit public content.
@@ -260,6 +263,8 @@ ADDITIONS = (
     Row("POST", "/api/products/:id/reject", staff_with(PRODUCTS)),
     Row("POST", "/api/products/:id/takedown", staff_with(PRODUCTS)),
     Row("GET", "/api/vibes/:id", PUBLIC, cache=300),
+    Row("GET", "/api/users/me/referrals", AUTHENTICATED),
+    Row("POST", "/api/users/me/referrals/code", AUTHENTICATED, "5/day"),
     *(
         row
         for path in ("/api/banners", "/api/vibes", "/api/products/featured")

@@ -37,6 +37,7 @@ from marketplace.services import Services
 from marketplace.webhooks.inbox import receive_event
 from tests.contract.operation_ids import OPERATION_IDS
 from tests.support.depth import DEEP, case_count
+from tests.support.function_calls import KEYED
 from tests.support.gateway import TestGateway
 from tests.support.market import Bearer, Market
 from tests.support.object_storage import InMemoryStorage
@@ -132,6 +133,7 @@ def test_operation_is_described_like_the_contract(document: dict[str, Any], cont
     assert operation["summary"].endswith(".")
     assert f"Access: {contract.access.name}." in operation["description"]
     assert operation["security"] == {
+        TokenPolicy.FUNCTION: [{"functionsKey": []}, {"webhookSignature": []}],
         TokenPolicy.REQUIRED: [{"bearer": []}],
         TokenPolicy.CHECKED_IF_GIVEN: [{}, {"bearer": []}],
     }.get(contract.access.token, [])
@@ -297,7 +299,7 @@ def test_every_component_is_described_once(document: dict[str, Any]) -> None:
     assert [name for name in schemas if re.search(r"\d+$", name)] == []
     for name, schema in schemas.items():
         for field, described in schema.get("properties", {}).items():
-            assert re.fullmatch(r"[a-z][A-Za-z0-9]*(_[a-z]+)?", field), f"{name}.{field}"
+            assert re.fullmatch(r"[a-z][A-Za-z0-9]*(_[a-z]+)*", field), f"{name}.{field}"
             assert described, f"{name}.{field} may be anything"
 
 
@@ -505,6 +507,8 @@ def test_responses_match_the_openapi_document(
     """Any valid or invalid request gets a described response and never a server error."""
     operation = schema[documented_path(contract)][contract.method]
     headers = bearer(getattr(cast, role), "aal2" if contract.access.aal2 else "aal1")
+    if contract.access.token is TokenPolicy.FUNCTION:
+        headers = KEYED
     positive = mode is GenerationMode.POSITIVE
     strategy = operation.as_strategy(mode, headers=headers)
     fixed = {camel_case(name): cast.ids[name] for name in re.findall(r":(\w+)>", contract.path)}

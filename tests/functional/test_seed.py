@@ -47,7 +47,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> It
     with start_installation(tmp_path_factory.mktemp("installation"), addresses) as installation:
         installation.ok("db", "upgrade")
         output = installation.ok("seed")
-        assert "Added 300 products, 19 orders, 17 promotions and 4 items of staff work" in output
+        assert "Added 300 products, 19 orders, 17 promotions, 2 referrals and 4 items of staff work" in output
         yield installation
 
 
@@ -185,7 +185,9 @@ def test_gateway_balance_equals_the_ledger(seeded: Installation, first_balance: 
 def test_second_seed_adds_nothing(seeded: Installation, database: str) -> None:
     before = content(database)
     assert "nothing was done" in seeded.ok("seed", "--if-empty")
-    assert "Added 0 products, 0 orders, 0 promotions and 0 items of staff work" in seeded.ok("seed")
+    assert "Added 0 products, 0 orders, 0 promotions, 0 referrals and 0 items of staff work" in seeded.ok(
+        "seed"
+    )
     assert content(database) == before
 
 

@@ -14,6 +14,7 @@ from werkzeug.datastructures import MultiDict
 from blueprints.areas import contracts
 from blueprints.http.contract import Contract, TokenPolicy
 from tests.support.depth import sample
+from tests.support.function_calls import KEYED
 from tests.support.market import Bearer, Market, Store
 from tests.support.product_api import faults_of, listing_body
 
@@ -120,6 +121,8 @@ class People:
         """Return headers with a fresh idempotency key."""
         if contract.access.token is TokenPolicy.NONE:
             return {}
+        if contract.access.token is TokenPolicy.FUNCTION:
+            return KEYED
         people = {"vendor": self._store.user_id, "staff": self._admin}
         role = "staff" if contract.access.permissions else max(contract.access.roles or {"buyer"})
         person = people.get(role) or self._market.person()

@@ -55,6 +55,7 @@ class Installation:
             "IDENTITY_JWKS_URL": f"{providers.identity_issuer}/.well-known/jwks.json",
             "DELIVERY_PIN_KEY": _KEY,
             "CURSOR_KEY": _KEY,
+            "FUNCTIONS_KEY": _KEY,
             **KEY_VARIABLES,
         }
 

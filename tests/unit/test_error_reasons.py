@@ -13,6 +13,7 @@ importlib.import_module("tasks.all_tasks")
 
 # Renaming a class is safe. Changing a reason needs a change of the API's clients.
 REASONS = {
+    "AccountErasedError": "account-erased",
     "AccountNotActiveError": "account-not-active",
     "AlertAlreadyResolvedError": "alert-already-resolved",
     "AlreadyFeaturedError": "already-featured",
@@ -30,6 +31,7 @@ REASONS = {
     "DeliveryInProgressError": "delivery-in-progress",
     "DifferenceAlreadyResolvedError": "difference-already-resolved",
     "DuplicateApprovalError": "duplicate-approval",
+    "EmailDomainBarredError": "email-domain-barred",
     "EmptyBatchError": "batch-empty",
     "EmptyCartError": "cart-empty",
     "EscrowDeficitError": "escrow-balance-deficit",
@@ -115,6 +117,7 @@ REASONS = {
 WITHOUT_REASON = {
     "ConflictError",
     "ForbiddenError",
+    "FunctionsKeyMissingError",
     "GatewayKeyRefusedError",
     "InternalError",
     "MalformedBodyError",

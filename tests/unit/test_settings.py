@@ -1,5 +1,6 @@
 """Settings: refused values with messages, and the variables that commands read from the embedded stack's file."""
 
+import base64
 from dataclasses import fields
 from pathlib import Path
 
@@ -29,6 +30,7 @@ PRODUCTION = {
     "IDENTITY_JWKS_URL": "https://identity.example/keys",
     "DELIVERY_PIN_KEY": LONG,
     "CURSOR_KEY": LONG[::-1],
+    "FUNCTIONS_KEY": f"{LONG},{LONG[::-1]}",
     **KEY_VARIABLES,
 }
 BAD = [
@@ -55,6 +57,11 @@ BAD = [
     ("IDENTITY_JWKS_URL", "identity.example/keys", "must be a URL"),
     ("IDENTITY_SHARED_SECRET", "short", "must have at least 32 characters"),
     ("FUNCTIONS_KEY", "short", "must have at least 32 characters"),
+    ("FUNCTIONS_KEY", f"{'k' * 32},short", "must have at least 32 characters in each key"),
+    ("FUNCTIONS_SIGNING_SECRETS", "whsec_short", "must be whsec_ and 24 to 64 bytes in base64"),
+    ("FUNCTIONS_SIGNING_SECRETS", DATA_KEY, "must be whsec_ and 24 to 64 bytes in base64"),
+    ("FUNCTIONS_SIGNING_SECRETS", f"v1,whsec_{DATA_KEY} whsec_*", "must be whsec_ and 24 to 64 bytes"),
+    ("BARRED_EMAIL_DOMAINS", "mail.example @spam", "must be domains such as mail.example"),
     ("DELIVERY_PIN_KEY", "x" * 31, "must have at least 32 characters"),
     ("CURSOR_KEY", "short", "must have at least 32 characters"),
     ("DATA_ENCRYPTION_KEYS", DATA_KEY, "must be id:base64 pairs separated by commas"),
@@ -131,6 +138,17 @@ def test_environment_defaults_to_production() -> None:
         {key: PRODUCTION[key] for key in PRODUCTION if key != "ENVIRONMENT"}
     ).environment == ("production")
     assert len(refusal({}).splitlines()) > 5
+
+
+def test_production_requires_a_functions_key_or_a_signing_secret() -> None:
+    without = {key: value for key, value in PRODUCTION.items() if key != "FUNCTIONS_KEY"}
+    assert refusal(without).startswith("FUNCTIONS_KEY is missing")
+
+    signed = load_settings(without | {"FUNCTIONS_SIGNING_SECRETS": f"v1,whsec_{DATA_KEY}|whsec_{DATA_KEY}"})
+
+    assert signed.functions_keys == ()
+    assert signed.functions_signing_keys == (base64.b64decode(DATA_KEY),) * 2
+    assert load_settings(PRODUCTION).functions_keys == (LONG, LONG[::-1])
 
 
 def test_production_requires_identity_keys_or_a_shared_secret() -> None:

@@ -70,6 +70,18 @@ def build_document(app: Flask, areas: Sequence[DocumentedArea], *, base_url: str
         "bearer",
         {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": texts.BEARER},
     )
+    api.spec.components.security_scheme(
+        "functionsKey", {"type": "http", "scheme": "bearer", "description": texts.FUNCTIONS_KEY}
+    )
+    api.spec.components.security_scheme(
+        "webhookSignature",
+        {
+            "type": "apiKey",
+            "in": "header",
+            "name": "webhook-signature",
+            "description": texts.WEBHOOK_SIGNATURE,
+        },
+    )
     describer = OperationDescriber(api.spec, plugin.converter, base_url)
     for area in areas:
         api.spec.tag({"name": area.name, "description": area.description})

@@ -27,6 +27,7 @@ from marketplace.payouts.payees import holds, payout_history
 from marketplace.proposals import states as proposal_states
 from marketplace.proposals.kinds import CHANGES
 from marketplace.reconciliation import classification, queries as reconciliation_queries, resolution, run
+from marketplace.referrals import states as referral_states
 from marketplace.reviews import queries as review_queries, states as review_states
 from marketplace.webhooks import queries as webhook_queries, replay
 
@@ -123,6 +124,8 @@ _WORDS: dict[str, Iterable[str]] = {
     "StaffRole": permissions.STAFF_ROLES,
     "PersonOrderRole": ("buyer", "vendor"),
     "ProposalKind": CHANGES,
+    "ReferralStatus": sorted(referral_states.REFERRAL.states),
+    "ReferralRejection": referral_states.REJECTIONS,
     "ProposalStatus": sorted(proposal_states.PROPOSAL.states),
     "ProposalAction": (proposal_states.APPROVE, proposal_states.REJECT),
     "PlatformComponent": health.COMPONENTS,

@@ -28,6 +28,7 @@ _UUID_V4_PATTERN = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-4[0-9a-fA-F]{3}-[89abAB][0-9a
 _REVISION_PATTERN = r'^(\*|[0-9]{1,18}|(W/)?"[0-9]{1,18}")$'
 _SECURITY: dict[TokenPolicy, list[dict[str, list[str]]]] = {
     TokenPolicy.NONE: [],
+    TokenPolicy.FUNCTION: [{"functionsKey": []}, {"webhookSignature": []}],
     TokenPolicy.IGNORED_IF_INVALID: [],
     TokenPolicy.CHECKED_IF_GIVEN: [{}, {"bearer": []}],
     TokenPolicy.REQUIRED: [{"bearer": []}],

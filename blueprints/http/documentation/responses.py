@@ -140,6 +140,7 @@ def documented_errors(contract: Contract) -> list[type[MarketplaceError]]:
     errors = [
         *((MalformedBodyError, PayloadTooLargeError, UnsupportedMediaTypeError) if has_body else ()),
         *((UnauthorizedError, TokenExpiredError) if checks_token else ()),
+        *((UnauthorizedError,) if contract.access.token is TokenPolicy.FUNCTION else ()),
         *((NotFoundError,) if "<" in contract.path else ()),
         *((ValidationError,) if has_input or contract.choices else ()),
         *((RateLimitError,) if contract.limit is not SharedLimit.UNLIMITED else ()),

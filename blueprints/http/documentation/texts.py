@@ -57,3 +57,8 @@ LICENSE = "All rights reserved"
 LICENSE_IDENTIFIER = "LicenseRef-Proprietary"
 SERVER = "This service"
 BEARER = "An access token of the identity provider, a JWT."
+FUNCTIONS_KEY = "One of the service's functions keys (FUNCTIONS_KEY)."
+WEBHOOK_SIGNATURE = (
+    "A Standard Webhooks signature of the body, with the headers `webhook-id` and `webhook-timestamp`."
+    " The timestamp is at most five minutes old."
+)

@@ -1,0 +1,1 @@
+"""Functions for the identity provider, the database and the outbox."""

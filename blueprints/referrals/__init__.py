@@ -1,0 +1,1 @@
+"""Referrals of the caller."""
