@@ -180,14 +180,16 @@ class ProcessGroup(Enum):
 
 @dataclass(frozen=True)
 class Upload:
-    """A file that is the only part of a multipart body.
+    """A file in a multipart body, with the other fields of the form.
 
     ``accepts`` lists content types for the documentation only. The actual type is detected from the file's content.
+    Without ``form``, the file is the only part of the body.
     """
 
     field: str
     max_bytes: int
     accepts: tuple[str, ...]
+    form: Schema | None = None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Fields and schemas for JSON: camelCase names, no silent conversions, no unknown fields."""
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import partial
@@ -96,7 +97,7 @@ class Schema(marshmallow.Schema):
 class Text(fields.String):
     """A text without control characters, stripped at both ends. Line breaks and tabs are allowed.
 
-    Invisible characters are removed, so that texts that look the same are the same.
+    Invisible characters are removed and accents composed (NFC), so that texts that look the same are the same.
     """
 
     def __init__(self, *, max_length: int, min_length: int = 1, **kwargs: Any) -> None:
@@ -106,7 +107,8 @@ class Text(fields.String):
         text: str = super()._deserialize(value, attr, data, **kwargs)
         if _CONTROL_CHARACTERS.search(text):
             raise marshmallow.ValidationError("Must not contain control characters.")
-        return _STRAY_JOINERS.sub("", _INVISIBLE_CHARACTERS.sub("", text)).strip()
+        visible = _STRAY_JOINERS.sub("", _INVISIBLE_CHARACTERS.sub("", text))
+        return unicodedata.normalize("NFC", visible).strip()
 
 
 class SingleLineText(Text):

@@ -181,6 +181,11 @@ def _load_with_schema(schema: Schema, value: Any) -> Any:
         raise build_validation_error(list(_flatten_messages(messages))) from error
 
 
+def find_faults(schema: Schema, value: dict[str, Any]) -> list[InvalidParam]:
+    """Validate a value against a schema, and list the faults."""
+    return list(_flatten_messages(schema.validate(value)))
+
+
 def build_validation_error(invalid_params: list[InvalidParam]) -> ValidationError:
     """Build the error for invalid fields and parameters. The number and length of names are limited."""
     # An unknown field's name comes from the client and may be very long.

@@ -15,7 +15,8 @@ from werkzeug.formparser import FormDataParser
 
 from blueprints.http import texts
 from blueprints.http.contract import Upload
-from blueprints.http.request_parsing import build_validation_error
+from blueprints.http.fields import Schema
+from blueprints.http.request_parsing import build_validation_error, find_faults
 from marketplace.kernel.errors import (
     InvalidParam,
     MalformedBodyError,
@@ -34,7 +35,7 @@ _MAX_BOUNDARY_LENGTH = 70  # RFC 2046
 
 @dataclass(frozen=True)
 class UploadedFile:
-    """An uploaded file on disk, without a name. The file is gone when the request ends.
+    """An uploaded file on disk, without a name, and the form's other fields. The file ends with the request.
 
     The client's file name and content type are ignored. The type is detected from the content.
     """
@@ -42,6 +43,7 @@ class UploadedFile:
     content: IO[bytes]
     size: int
     sha256: str
+    form: dict[str, Any]
 
 
 def receive_file(upload: Upload) -> UploadedFile:
@@ -51,7 +53,7 @@ def receive_file(upload: Upload) -> UploadedFile:
     :raises PayloadTooLargeError: the file is too large. If the declared length is too large, nothing is read
     :raises UnsupportedMediaTypeError: the body is compressed or not multipart/form-data
     :raises MalformedBodyError: the body is not valid multipart/form-data
-    :raises ValidationError: the field is missing, repeated or not a file, or the body has other fields
+    :raises ValidationError: the field is missing, repeated or not a file, or another field is invalid or unknown
     :raises ServiceUnavailableError: the disk has no space for the file
     """
     _ensure_multipart()
@@ -84,11 +86,11 @@ def receive_file(upload: Upload) -> UploadedFile:
         except OSError as error:
             raise ServiceUnavailableError(texts.UPLOAD_NOT_STORED, retry_after_seconds=30) from error
         _ensure_within_bound(upload, spooled)
-        _ensure_only_file(upload, fields, files)
+        form = _load_form(upload, fields, files)
         [content] = spooled
         sha256 = hashlib.file_digest(content, "sha256").hexdigest()
         opened.pop_all()
-        return UploadedFile(content, content.tell(), sha256)
+        return UploadedFile(content, content.tell(), sha256, form)
 
 
 def _ensure_multipart() -> None:
@@ -114,13 +116,18 @@ def _ensure_within_bound(upload: Upload, spooled: list[BufferedRandom]) -> None:
         content.seek(0)
 
 
-def _ensure_only_file(
+def _load_form(
     upload: Upload, fields: MultiDict[str, str], files: MultiDict[str, FileStorage]
-) -> None:
-    """Check that the body holds exactly one file, in the upload's field, and no other fields."""
+) -> dict[str, Any]:
+    """Check that the body holds exactly one file, in the upload's field, and load the other fields."""
     field = upload.field
+    form = upload.form or Schema()
+    known = [one.data_key or name for name, one in form.fields.items()]
     names = dict.fromkeys(name or "" for name in (*fields, *files))
-    faults = [InvalidParam(name, "Unknown field.") for name in names if name != field]
+    faults = [InvalidParam(name, "Unknown field.") for name in names if name not in (field, *known)]
+    malformed = {name: "Must not be a file." for name in known if name in files}
+    malformed |= {name: "Must be given only once." for name in known if len(fields.getlist(name)) > 1}
+    faults += [InvalidParam(name, reason) for name, reason in malformed.items()]
     times = len(fields.getlist(field)) + len(files.getlist(field))
     if not times:
         faults.insert(0, InvalidParam(field, "Missing data for required field."))
@@ -128,5 +135,9 @@ def _ensure_only_file(
         faults.insert(0, InvalidParam(field, "Must be given only once."))
     elif field not in files:
         faults.insert(0, InvalidParam(field, "Must be a file: a part with a file name."))
+    values = {name: fields[name] for name in known if name in fields}
+    faults += [fault for fault in find_faults(form, values) if fault.name not in malformed]
     if faults:
         raise build_validation_error(faults)
+    loaded: dict[str, Any] = form.load(values)
+    return loaded

@@ -1,5 +1,6 @@
-"""Routes of the caller's account and delivery addresses."""
+"""Routes of the caller's account, images and delivery addresses."""
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -10,13 +11,29 @@ from blueprints.http import (
     ContractBlueprint,
     CursorQuery,
     Deleted,
+    FinalPhase,
+    ProcessGroup,
     SharedLimit,
+    Upload,
+    UploadedFile,
+    expected_revision,
+    omit_fields,
 )
-from blueprints.users.schemas import AddAddress, AddressView, Me, UpdateAddress, UpdateMe
+from blueprints.users.schemas import (
+    AddAddress,
+    AddressView,
+    Me,
+    UpdateAddress,
+    UpdateMe,
+    UploadUserImage,
+    UserImage,
+)
 from marketplace.identity import operations, queries
 from marketplace.identity.models import Profile
-from marketplace.kernel.errors import LimitReachedError
+from marketplace.infra.imaging.formats import FORMATS
+from marketplace.kernel.errors import LimitReachedError, StaleRevisionError
 from marketplace.kernel.paging import Page
+from marketplace.media import images
 
 area = ContractBlueprint("users", "/api/users", "Your account and addresses")
 
@@ -24,13 +41,54 @@ area = ContractBlueprint("users", "/api/users", "Your account and addresses")
 @area.get("/me", auth=AUTHENTICATED_ANY_STATUS, limit=SharedLimit.CALLER_TIER, reply=Me)
 def get_me(ctx: Context) -> Profile:
     """Get your profile, campus, role and badges. Restricted and suspended accounts can use this route too."""
-    return queries.fetch_profile(ctx.session, user_id=ctx.user.id)
+    return queries.fetch_profile(ctx.session, user_id=ctx.user.id, media_base_url=ctx.media_base_url)
 
 
-@area.put("/me", auth=AUTHENTICATED, limit="30/minute", body=UpdateMe, reply=Me)
+@area.put("/me", auth=AUTHENTICATED, limit="30/minute", body=UpdateMe, reply=Me, raises=(StaleRevisionError,))
 def update_me(ctx: Context, body: dict[str, Any]) -> Profile:
-    """Change your name, phone number, campus or avatar."""
-    return operations.update_profile(ctx.session, user_id=ctx.user.id, changes=body, now=ctx.now)
+    """Change your name, phone number, campus, avatar or notification preferences."""
+    return operations.update_profile(
+        ctx.session,
+        user_id=ctx.user.id,
+        changes=omit_fields(body, "revision"),
+        revision=expected_revision(body.get("revision")),
+        media_base_url=ctx.media_base_url,
+        now=ctx.now,
+    )
+
+
+@area.post(
+    "/me/images",
+    auth=AUTHENTICATED,
+    limit="60/15 minute",
+    group=ProcessGroup.WAITING,
+    upload=Upload(
+        "file",
+        max_bytes=images.MAX_BYTES,
+        accepts=tuple(one.content_type for one in FORMATS.values()),
+        form=UploadUserImage(),
+    ),
+    reply=UserImage,
+    status=201,
+    phased=True,
+    raises=(images.ImageUploadExpiredError,),
+)
+def upload_user_image(ctx: Context, file: UploadedFile) -> FinalPhase:
+    """Upload an image for your profile, a review or a chat message."""
+    settings = ctx.services.settings
+    image_id = images.upload_image(
+        ctx.services.database,
+        ctx.services.storage,
+        bucket=settings.s3_public_bucket,
+        owner_id=ctx.user.id,
+        file=file.content,
+        sha256=file.sha256,
+        purpose=file.form["purpose"],
+        now=ctx.now,
+    )
+    return FinalPhase(
+        partial(images.complete_upload, image_id=image_id, media_base_url=settings.media_base_url)
+    )
 
 
 @area.get(

@@ -4,15 +4,19 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validates_schema
 
-from blueprints.http.field_docs import doc
+from blueprints.http.field_docs import OTHER_ID, doc
 from blueprints.http.fields import (
     AddressFields,
     Choice,
     ClearableFields,
     ClearList,
+    ExpectedRevision,
     HttpUrl,
+    Identified,
     NamedResource,
     Phone,
+    Revised,
+    Schema,
     SingleLineText,
     StrictBoolean,
     Updated,
@@ -21,10 +25,66 @@ from blueprints.http.fields import (
 from marketplace.identity import permissions
 from marketplace.identity.queries import ACCOUNT_STATUSES, ROLES
 from marketplace.kernel import demo_ids
+from marketplace.media import images
 
 
-class UpdateMe(ClearableFields):
+class ChannelChanges(Schema):
+    """Channels to switch on or off for a kind of message. Omitted channels stay unchanged."""
+
+    push = StrictBoolean(metadata=doc("Push messages to your devices.", True))
+    message = StrictBoolean(metadata=doc("Messages by the messaging provider.", False))
+    sms = StrictBoolean(metadata=doc("SMS to your phone number.", False))
+    email = StrictBoolean(metadata=doc("E-mails.", True))
+
+
+class NotificationPreferenceChanges(Schema):
+    """Changes of notification preferences by kind of message. Omitted kinds stay unchanged.
+
+    Messages about security and the delivery PIN cannot be switched off.
+    """
+
+    orders = fields.Nested(ChannelChanges, metadata=doc("Your orders, as buyer and vendor."))
+    payments = fields.Nested(ChannelChanges, metadata=doc("Payments, refunds and your wallet."))
+    payouts = fields.Nested(ChannelChanges, metadata=doc("Payouts to your bank account."))
+    chat = fields.Nested(ChannelChanges, metadata=doc("Messages of buyers and vendors."))
+    support = fields.Nested(ChannelChanges, metadata=doc("Support tickets and disputes."))
+    reviews = fields.Nested(ChannelChanges, metadata=doc("Reviews and replies."))
+    favorites = fields.Nested(ChannelChanges, metadata=doc("Lower prices and restocks of your favourites."))
+    marketing = fields.Nested(ChannelChanges, metadata=doc("Offers and news."))
+
+
+class ChannelPreferences(Schema):
+    """The channels of a kind of message."""
+
+    push = fields.Boolean(required=True, metadata=doc("Push messages to your devices.", True))
+    message = fields.Boolean(required=True, metadata=doc("Messages by the messaging provider.", False))
+    sms = fields.Boolean(required=True, metadata=doc("SMS to your phone number.", False))
+    email = fields.Boolean(required=True, metadata=doc("E-mails.", True))
+
+
+class NotificationPreferences(Schema):
+    """Channels by kind of message. The feed shows all kinds."""
+
+    orders = fields.Nested(
+        ChannelPreferences, required=True, metadata=doc("Your orders, as buyer and vendor.")
+    )
+    payments = fields.Nested(
+        ChannelPreferences, required=True, metadata=doc("Payments, refunds and your wallet.")
+    )
+    payouts = fields.Nested(ChannelPreferences, required=True, metadata=doc("Payouts to your bank account."))
+    chat = fields.Nested(ChannelPreferences, required=True, metadata=doc("Messages of buyers and vendors."))
+    support = fields.Nested(ChannelPreferences, required=True, metadata=doc("Support tickets and disputes."))
+    reviews = fields.Nested(ChannelPreferences, required=True, metadata=doc("Reviews and replies."))
+    favorites = fields.Nested(
+        ChannelPreferences, required=True, metadata=doc("Lower prices and restocks of your favourites.")
+    )
+    marketing = fields.Nested(ChannelPreferences, required=True, metadata=doc("Offers and news."))
+
+
+class UpdateMe(ExpectedRevision, ClearableFields):
     """Changes to the profile. Omitted fields stay unchanged."""
+
+    example_omits = frozenset({"avatar_image_id", "revision"})
 
     name = SingleLineText(max_length=100, metadata=doc("Full name.", "Amara Okafor"))
     phone = Phone()
@@ -36,14 +96,46 @@ class UpdateMe(ClearableFields):
             "https://media.example.com/avatars/amara.webp",
         ),
     )
+    avatar_image_id = Uuid(
+        metadata=doc("Id of an uploaded avatar, instead of `avatarUrl`.", OTHER_ID),
+    )
+    notification_preferences = fields.Nested(
+        NotificationPreferenceChanges, metadata=doc("Channels to switch on or off, by kind of message.")
+    )
     clear = ClearList("phone", "campusId", "avatarUrl")
+
+    @validates_schema
+    def check_avatar(self, data: dict[str, Any], **_kwargs: Any) -> None:
+        """Check that the avatar has a single source."""
+        if "avatar_image_id" in data and ("avatar_url" in data or "avatarUrl" in data.get("clear", ())):
+            raise ValidationError("Must not be combined with avatarUrl.", "avatarImageId")
+
+
+class UploadUserImage(Schema):
+    """The purpose of an uploaded image."""
+
+    purpose = Choice(
+        *images.USER_PURPOSES,
+        required=True,
+        metadata=doc("The only use of the image: your profile, a review or a chat message.", "avatar"),
+    )
+
+
+class UserImage(Identified):
+    """An uploaded image."""
+
+    example_id = demo_ids.IMAGE
+
+    url = fields.String(
+        required=True, metadata=doc("URL of the image.", "https://media.example.com/avatars/amara-800.webp")
+    )
 
 
 class MyCampus(NamedResource):
     """The campus of the user."""
 
 
-class Me(Updated):
+class Me(Revised):
     """The profile of the user."""
 
     example_id = demo_ids.BUYER
@@ -58,6 +150,7 @@ class Me(Updated):
     )
     phone = fields.String(required=True, allow_none=True)
     avatar_url = fields.String(
+        attribute="shown_avatar_url",
         required=True,
         allow_none=True,
         metadata=doc("URL of the picture; null without one.", "https://media.example.com/avatars/amara.webp"),
@@ -89,6 +182,12 @@ class Me(Updated):
         required=True, metadata=doc("Code with which others can name the user as referrer.", "7C9E667974")
     )
     campus_id = Uuid(required=True, allow_none=True)
+    notification_preferences = fields.Nested(
+        NotificationPreferences,
+        attribute="all_notification_preferences",
+        required=True,
+        metadata=doc("Channels of messages, by kind of message."),
+    )
     campus = fields.Nested(
         MyCampus, required=True, allow_none=True, metadata=doc("Campus of the user; null without a campus.")
     )

@@ -23,6 +23,7 @@ from marketplace.kernel.errors import (
     ValidationError,
     found,
 )
+from marketplace.media.images import PRODUCT
 from marketplace.media.models import Image
 from marketplace.vendors import queries as vendor_queries
 from marketplace.vendors.models import VendorProfile
@@ -294,7 +295,7 @@ def _resolve_image_keys(
     # The lock keeps the cleanup from deleting an image while the listing takes it.
     ready_images = session.scalars(
         select(Image)
-        .where(Image.id.in_(image_ids), Image.status == "ready")
+        .where(Image.id.in_(image_ids), Image.status == "ready", Image.purpose == PRODUCT)
         .order_by(Image.id)
         .with_for_update(key_share=True)
     )

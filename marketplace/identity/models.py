@@ -5,8 +5,10 @@ from decimal import Decimal
 from uuid import UUID
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, text
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column, query_expression
 
+from marketplace.identity.preferences import Preferences, resolve_preferences
 from marketplace.infra.db import Base, Entity, Timestamped
 from marketplace.infra.encryption import BlindIndex
 
@@ -29,6 +31,11 @@ class Profile(Timestamped, Base):
     __table_args__ = (
         CheckConstraint("role IN ('buyer', 'vendor', 'staff')", name="role"),
         CheckConstraint("account_status IN ('active', 'restricted', 'suspended')", name="account_status"),
+        CheckConstraint(
+            "(avatar_image_id IS NULL) = (avatar_key IS NULL)"
+            " AND (avatar_image_id IS NULL OR avatar_url IS NULL)",
+            name="avatar",
+        ),
         CheckConstraint("(role = 'staff') = (staff_role IS NOT NULL)", name="staff_role"),
         Index("ix_profiles_email", text("lower(email)")),
         Index(
@@ -43,6 +50,11 @@ class Profile(Timestamped, Base):
     phone: Mapped[str | None] = mapped_column(info={"personal": "phone"})
     campus_id: Mapped[UUID | None] = mapped_column(ForeignKey("campuses.id"), index=True)
     avatar_url: Mapped[str | None] = mapped_column(info={"personal": "picture"})
+    avatar_image_id: Mapped[UUID | None] = mapped_column(ForeignKey("images.id"), index=True)
+    avatar_key: Mapped[str | None] = mapped_column(
+        info={"personal": "picture"},
+        comment="Object key of the rendition for cards of the uploaded avatar",
+    )
     role: Mapped[str] = mapped_column(server_default="buyer")
     staff_role: Mapped[str | None] = mapped_column(ForeignKey("admin_roles.role"))
     badges: Mapped[list[str]] = mapped_column(server_default="{}")
@@ -56,9 +68,21 @@ class Profile(Timestamped, Base):
     referral_pending: Mapped[bool] = mapped_column(
         server_default=text("false"), comment="Whether the next delivered order may reward a referrer"
     )
-    # Only ``queries.fetch_profile`` fills these two attributes, from joined tables.
+    notification_preferences: Mapped[dict[str, dict[str, bool]]] = mapped_column(
+        JSONB,
+        server_default=text("'{}'"),
+        comment="Channels on or off by kind of message, where they differ from the defaults",
+    )
+    revision: Mapped[int] = mapped_column(server_default=text("1"))
+    # Only ``queries.fetch_profile`` fills these attributes, partly from joined tables.
+    shown_avatar_url: Mapped[str | None] = query_expression()
     permissions: Mapped[list[str]] = query_expression()
     campus: Mapped[dict[str, str] | None] = query_expression()
+
+    @property
+    def all_notification_preferences(self) -> Preferences:
+        """The channels of all kinds of messages, with the defaults where the user decided nothing."""
+        return resolve_preferences(self.notification_preferences)
 
 
 ERASED_SUBJECT_INDEX = BlindIndex("erased_identities.subject")

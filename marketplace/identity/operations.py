@@ -10,13 +10,16 @@ from sqlalchemy.orm import Session
 
 from marketplace.identity import queries, texts
 from marketplace.identity.models import Address, ErasedIdentity, Profile
+from marketplace.identity.preferences import merge_preferences
 from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.kernel.errors import (
     AccountErasedError,
     LimitReachedError,
     NotFoundError,
+    StaleRevisionError,
     ValidationError,
 )
+from marketplace.media.images import AVATAR, claim_images, release_images
 from marketplace.platform.models import Campus, CampusEmailDomain
 
 MAX_ADDRESSES = 20  # clients show the whole list
@@ -97,32 +100,73 @@ def lock_profile(session: Session, *, user_id: UUID) -> None:
     _LOCK_PROFILE.run(session, user_id=user_id)
 
 
-# The row lock makes concurrent changes wait, so that each replaced number is stored.
+# The caller locks the profile, so that each replaced number is stored.
 _INSERT_FORMER_PHONE = Statement(
     text(
         """
-        WITH changed AS MATERIALIZED (SELECT id, phone FROM profiles WHERE id = :user_id FOR NO KEY UPDATE)
         INSERT INTO former_contacts (user_id, kind, contact, replaced_at)
-        SELECT id, 'phone', phone, :now FROM changed WHERE phone IS DISTINCT FROM :phone AND phone IS NOT NULL
+        SELECT id, 'phone', phone, :now FROM profiles
+        WHERE id = :user_id AND phone IS DISTINCT FROM :phone AND phone IS NOT NULL
         """
     )
 )
 
 
-def update_profile(session: Session, *, user_id: UUID, changes: dict[str, Any], now: datetime) -> Profile:
-    """Change the editable fields of a user's profile.
+def update_profile(
+    session: Session,
+    *,
+    user_id: UUID,
+    changes: dict[str, Any],
+    revision: int | None,
+    media_base_url: str,
+    now: datetime,
+) -> Profile:
+    """Change the editable fields of a user's profile. Missing fields are unchanged.
 
-    :param changes: any of ``name``, ``phone``, ``campus_id`` and ``avatar_url``
+    An uploaded avatar replaces the URL of an external avatar, and the other way round.
+
+    :param changes: any of ``name``, ``phone``, ``campus_id``, ``avatar_url``, ``avatar_image_id`` and
+        ``notification_preferences`` (channels on or off by kind, merged with the stored preferences)
+    :param revision: the revision that the client read; none skips the comparison
+    :param media_base_url: the base URL of uploaded images
     :return: the owner's view of the profile
-    :raises ValidationError: the campus does not exist
+    :raises ValidationError: the campus does not exist, or the image is not an avatar that the user uploaded
+    :raises StaleRevisionError: the profile has changed since the client read it
     """
-    campus_id = changes.get("campus_id")
+    profile = session.get_one(Profile, user_id, with_for_update={"key_share": True}, populate_existing=True)
+    StaleRevisionError.check(profile.revision, revision)
+    columns = dict(changes)
+    campus_id = columns.get("campus_id")
     if campus_id is not None and session.get(Campus, campus_id) is None:
         raise ValidationError.of("campusId", "Campus not found.")
-    if "phone" in changes:
-        _INSERT_FORMER_PHONE.run(session, user_id=user_id, phone=changes["phone"], now=now)
-    session.execute(update(Profile).where(Profile.id == user_id).values(**changes, updated_at=now))
-    return queries.fetch_profile(session, user_id=user_id)
+    if columns.get("avatar_image_id") is not None:
+        [image] = claim_images(
+            session,
+            image_ids=[columns["avatar_image_id"]],
+            owner_id=user_id,
+            purpose=AVATAR,
+            parameter="avatarImageId",
+        )
+        columns |= {"avatar_key": image.key, "avatar_url": None}
+    elif columns.keys() & {"avatar_url", "avatar_image_id"}:
+        columns |= {"avatar_image_id": None, "avatar_key": None}
+    if "notification_preferences" in columns:
+        columns["notification_preferences"] = merge_preferences(
+            profile.notification_preferences, columns["notification_preferences"]
+        )
+    if "phone" in columns:
+        _INSERT_FORMER_PHONE.run(session, user_id=user_id, phone=columns["phone"], now=now)
+    old_image_id = profile.avatar_image_id
+    changed = {name: value for name, value in columns.items() if getattr(profile, name) != value}
+    if changed:
+        for name, value in changed.items():
+            setattr(profile, name, value)
+        profile.revision += 1
+        profile.updated_at = now
+        session.flush()
+    if old_image_id is not None and profile.avatar_image_id != old_image_id:
+        release_images(session, image_ids=[old_image_id], now=now)
+    return queries.fetch_profile(session, user_id=user_id, media_base_url=media_base_url)
 
 
 def add_address(

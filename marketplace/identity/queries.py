@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, case, func, select, text
+from sqlalchemy import bindparam, case, func, literal, select, text
 from sqlalchemy.orm import Session, with_expression
 
 from marketplace.identity.models import AdminRole, Profile
@@ -82,9 +82,10 @@ def find_only_profile_with_phone(session: Session, *, phone: str) -> UUID | None
     return ids[0] if len(ids) == 1 else None
 
 
-def fetch_profile(session: Session, *, user_id: UUID) -> Profile:
-    """Fetch the owner's view of a profile, with permissions and campus.
+def fetch_profile(session: Session, *, user_id: UUID, media_base_url: str) -> Profile:
+    """Fetch the owner's view of a profile, with permissions, campus and the avatar's URL.
 
+    :param media_base_url: the base URL of uploaded images
     :raises NotFoundError: the profile does not exist
     """
     campus = func.jsonb_build_object("id", Campus.id, "name", Campus.name, "slug", Campus.slug)
@@ -94,6 +95,10 @@ def fetch_profile(session: Session, *, user_id: UUID) -> Profile:
         .outerjoin(Campus, Campus.id == Profile.campus_id)
         .where(Profile.id == user_id)
         .options(
+            with_expression(
+                Profile.shown_avatar_url,
+                func.coalesce(Profile.avatar_url, literal(f"{media_base_url}/") + Profile.avatar_key),
+            ),
             with_expression(Profile.permissions, func.coalesce(AdminRole.permissions, [])),
             with_expression(Profile.campus, case((Campus.id.is_not(None), campus))),
         ),

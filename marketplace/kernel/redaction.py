@@ -35,7 +35,7 @@ _SECRET_KEYS = frozenset(
     dataencryptionkeys blindindexkey sharedsecret verifytoken appsecret credentials sessionid databaseurl redisurl
     dsn s3secretaccesskey signature
     email emails emailaddress accountnumberindex accountname ownername payeename buyername customername holdername
-    fullname firstname lastname surname displayname avatarurl hostel hall roomnumber latitude longitude
+    fullname firstname lastname surname displayname avatarurl avatarkey hostel hall roomnumber latitude longitude
     shippingaddress deliveryaddress ipaddress useragent responsebody providermessageid repliesto dedupeid
     replytext trackingnote vacationnote resolutionnote proposalnote cancellationreason statusreason rejectionreason
     """.split()  # noqa: SIM905 - a list of so many quoted words reads worse

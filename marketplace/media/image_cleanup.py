@@ -1,4 +1,4 @@
-"""Cleanup of images that no listing, promotion or order shows.
+"""Cleanup of images that nothing shows.
 
 Each step is committed before the next, so that the next sweep resumes an interrupted cleanup:
 
@@ -29,13 +29,18 @@ _log = structlog.get_logger(__name__)
 UNUSED_GRACE_PERIOD = timedelta(hours=24)
 DELETED_ROW_RETENTION = timedelta(days=7)
 MAX_IMAGES_PER_RUN = 500
-IMAGE_USING_TABLES = ("product_images", "banners", "vibes")
-"""The tables whose ``image_id`` keeps an image in use."""
+IMAGE_USES = (
+    ("product_images", "image_id"),
+    ("banners", "image_id"),
+    ("vibes", "image_id"),
+    ("profiles", "avatar_image_id"),
+)
+"""The tables and columns that keep an image in use."""
 
 ImageUsageCheck = Callable[[Session, str], bool]
 
 _IS_USED_SQL = " OR ".join(
-    f"EXISTS (SELECT FROM {table} u WHERE u.image_id = i.id)" for table in IMAGE_USING_TABLES
+    f"EXISTS (SELECT FROM {table} u WHERE u.{column} = i.id)" for table, column in IMAGE_USES
 )
 
 

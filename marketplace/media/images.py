@@ -18,12 +18,19 @@ from marketplace.infra.db import Database
 from marketplace.infra.imaging.formats import Picture, Rendition
 from marketplace.infra.imaging.sandboxed_decode import re_encode
 from marketplace.infra.sql.statements import Statement
-from marketplace.kernel.errors import ConflictError
+from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
 from marketplace.media import texts
 from marketplace.media.models import Image
 from marketplace.providers.storage import IMMUTABLE_CACHE_CONTROL, ObjectStorage, StoredObject, put_all
 
 MAX_BYTES = 5 * 1024 * 1024
+PRODUCT = "product"
+AVATAR = "avatar"
+REVIEW = "review"
+CHAT = "chat"
+# Purposes of images that any user may upload.
+USER_PURPOSES = (AVATAR, REVIEW, CHAT)
+_FOLDERS = {PRODUCT: "products", AVATAR: "avatars", REVIEW: "reviews", CHAT: "chat"}
 RENDITION_SIZES = (320, 800, 1600)
 """The longest sides in pixels: for cards, for the product page, and for zooming."""
 DETAIL_IMAGE_SIZE = RENDITION_SIZES[1]
@@ -46,21 +53,25 @@ def upload_image(
     file: IO[bytes],
     sha256: str,
     now: datetime,
+    purpose: str = PRODUCT,
 ) -> UUID:
-    """Store an uploaded product image in several phases; ``complete_upload`` is the last phase.
+    """Store an uploaded image in several phases; ``complete_upload`` is the last phase.
 
-    The same file of the same owner is stored once and keeps the same id.
+    The same file of the same owner is stored once for each purpose and keeps the same id.
 
     :param bucket: the public bucket
-    :param owner_id: the uploader; may use the image in listings
+    :param owner_id: the uploader, who alone may use the image
     :param file: an open file with a file descriptor
     :param sha256: hex digest of the file's content
+    :param purpose: the only use of the image
     :return: id of the image
     :raises UnsupportedMediaTypeError: the file is not a JPEG, PNG, WebP or GIF image
     :raises ValidationError: the image cannot be decoded or exceeds the limits
     :raises ProviderUnavailableError: the storage failed
     """
-    content_hash = hashlib.sha256(f"{_RENDITION_VERSION}:{sha256}".encode()).hexdigest()
+    # Images with different purposes share no objects, so the folder of a key shows the purpose.
+    recipe = str(_RENDITION_VERSION) if purpose == PRODUCT else f"{_RENDITION_VERSION}:{purpose}"
+    content_hash = hashlib.sha256(f"{recipe}:{sha256}".encode()).hexdigest()
     reused_image_id = database.in_transaction(
         _reuse_ready_image, owner_id=owner_id, content_hash=content_hash, now=now
     )
@@ -68,14 +79,19 @@ def upload_image(
         return reused_image_id
     picture = re_encode(file, name="file", sizes=RENDITION_SIZES)
     image_id, objects = database.in_transaction(
-        _start_upload, owner_id=owner_id, content_hash=content_hash, picture=picture, now=now
+        _start_upload,
+        owner_id=owner_id,
+        purpose=purpose,
+        content_hash=content_hash,
+        picture=picture,
+        now=now,
     )
     put_all(storage, bucket=bucket, objects=objects)
     return image_id
 
 
 def _reuse_ready_image(session: Session, *, owner_id: UUID, content_hash: str, now: datetime) -> UUID | None:
-    """Find an owner's image with the same content, and restart the grace period of an unused image."""
+    """Find an owner's image with the same content and purpose, and restart the grace period of an unused image."""
     return session.scalar(
         update(Image)
         .where(Image.owner_id == owner_id, Image.content_hash == content_hash, Image.status == "ready")
@@ -134,6 +150,51 @@ def image_view(
     }
 
 
+def claim_images(
+    session: Session, *, image_ids: Sequence[UUID], owner_id: UUID, purpose: str, parameter: str
+) -> list[Image]:
+    """Lock a user's ready images and mark them as used. The caller writes the rows that use the images.
+
+    :param image_ids: without duplicates
+    :param purpose: one of ``USER_PURPOSES``
+    :param parameter: the API field with the ids, for errors: ``imageIds`` or ``avatarImageId``
+    :return: the images in the given order
+    :raises ValidationError: an image does not exist, has another owner or another purpose
+    """
+    # The lock keeps the cleanup from deleting an image in the meantime.
+    images = session.scalars(
+        select(Image)
+        .where(
+            Image.id.in_(image_ids),
+            Image.owner_id == owner_id,
+            Image.purpose == purpose,
+            Image.status == "ready",
+        )
+        .order_by(Image.id)
+        .with_for_update(key_share=True),
+        execution_options={"populate_existing": True},
+    )
+    found = {image.id: image for image in images}
+    is_list = parameter.endswith("s")
+    faults = [
+        InvalidParam(f"{parameter}[{index}]" if is_list else parameter, texts.IMAGE_NOT_UPLOADED)
+        for index, image_id in enumerate(image_ids)
+        if image_id not in found
+    ]
+    if faults:
+        raise ValidationError(texts.IMAGES_NOT_UPLOADED, invalid_params=faults)
+    for image in found.values():
+        image.unused_since = None
+    return [found[image_id] for image_id in image_ids]
+
+
+def release_images(session: Session, *, image_ids: Sequence[UUID], now: datetime) -> None:
+    """Start the grace period of images that a row no longer uses. The cleanup keeps images with other uses."""
+    session.execute(
+        update(Image).where(Image.id.in_(image_ids), Image.unused_since.is_(None)).values(unused_since=now)
+    )
+
+
 # Rows with the same content share objects, so only a single transaction may add or remove such rows at a time.
 LOCK_IMAGE_CONTENT = Statement(
     text("SELECT pg_advisory_xact_lock(hashtextextended('image:' || :content, 0))")
@@ -141,7 +202,7 @@ LOCK_IMAGE_CONTENT = Statement(
 
 
 def _start_upload(
-    session: Session, *, owner_id: UUID, content_hash: str, picture: Picture, now: datetime
+    session: Session, *, owner_id: UUID, purpose: str, content_hash: str, picture: Picture, now: datetime
 ) -> tuple[UUID, list[StoredObject]]:
     """Write the row of an upload, or resume the row of an interrupted upload.
 
@@ -152,7 +213,7 @@ def _start_upload(
         select(Image).where(Image.content_hash == content_hash).order_by(Image.id),
         execution_options={"populate_existing": True},
     ).all()
-    keys = _object_keys(content_hash, picture, images)
+    keys = _object_keys(f"{_FOLDERS[purpose]}/{content_hash}", picture, images)
     objects = [
         StoredObject(key, rendition.content, rendition.content_type, IMMUTABLE_CACHE_CONTROL)
         for key, rendition in zip(keys, picture.renditions, strict=True)
@@ -163,6 +224,7 @@ def _start_upload(
                 image.unused_since = now
             return image.id, objects
     started = Image(
+        purpose=purpose,
         owner_id=owner_id,
         key=keys[0],
         content_hash=content_hash,
@@ -187,17 +249,19 @@ def _start_upload(
     return started.id, objects
 
 
-def _object_keys(content_hash: str, picture: Picture, images: Sequence[Image]) -> list[str]:
-    """Choose object keys: the keys of live rows with this content, or unused keys if the objects are being deleted."""
+def _object_keys(path: str, picture: Picture, images: Sequence[Image]) -> list[str]:
+    """Choose object keys: the keys of live rows with this content, or unused keys if the objects are being deleted.
+
+    :param path: the folder of the purpose and the hash of the content
+    :param images: all rows with the content
+    """
     first = _key_suffix(picture.renditions[0])
     live = [image.key for image in images if image.status in ("pending", "ready")]
     if live:
         stem = live[0].removesuffix(first)
     else:
         used = {image.key for image in images}
-        stems = itertools.chain(
-            [f"products/{content_hash}"], (f"products/{content_hash}.{n}" for n in itertools.count(2))
-        )
+        stems = itertools.chain([path], (f"{path}.{n}" for n in itertools.count(2)))
         stem = next(stem for stem in stems if stem + first not in used)
     return [stem + _key_suffix(rendition) for rendition in picture.renditions]
 

@@ -23,6 +23,7 @@ class Image(Entity):
     __table_args__ = (
         CheckConstraint("status IN ('pending', 'ready', 'deleting', 'deleted')", name="status"),
         CheckConstraint("width > 0 AND height > 0", name="size"),
+        CheckConstraint("purpose IN ('product', 'avatar', 'review', 'chat')", name="purpose"),
         Index(
             "uq_images_owner_content",
             "owner_id",
@@ -35,6 +36,7 @@ class Image(Entity):
         Index("ix_images_unused", "unused_since", postgresql_where=text("unused_since IS NOT NULL")),
     )
 
+    purpose: Mapped[str] = mapped_column(server_default="product")
     owner_id: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"), index=True)
     key: Mapped[str] = mapped_column(comment="Object key of the rendition for cards")
     content_hash: Mapped[str | None] = mapped_column(

@@ -1,6 +1,7 @@
 """The ids of all operations. Generated clients name their methods by these ids, so an id never changes."""
 
 OPERATION_IDS = {
+    "POST /api/users/me/images": "uploadUserImage",
     "GET /api/admin/users": "listPeople",
     "GET /api/admin/users/{userId}": "getPerson",
     "PUT /api/admin/users/{userId}/staff-role": "grantStaffRole",

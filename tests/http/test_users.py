@@ -117,7 +117,8 @@ def test_account_update_changes_only_given_fields(
         assert response.status_code == 200
         data = response.json["data"]
         assert not Me().validate(data)
-        moving = {"updatedAt", "campus"}
+        moving = {"updatedAt", "campus", "revision"}
+        assert data["revision"] - before["revision"] == bool(expected)
         assert {name: data[name] for name in data.keys() - moving} == {
             name: value for name, value in (before | expected).items() if name not in moving
         }

@@ -63,7 +63,10 @@ def build_document(app: Flask, areas: Sequence[DocumentedArea], *, base_url: str
     examples.describe_fields(api)
     contracts = [contract for area in areas for contract in area.contracts]
     plugin.describe_as_inputs(
-        bodies=[contract.body for contract in contracts if contract.body is not None],
+        bodies=[
+            *(contract.body for contract in contracts if contract.body is not None),
+            *(upload.form for contract in contracts if (upload := contract.upload) and upload.form),
+        ],
         queries=[contract.query for contract in contracts if contract.query is not None],
     )
     api.spec.components.security_scheme(

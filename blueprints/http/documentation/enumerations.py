@@ -18,6 +18,7 @@ from marketplace.identity import permissions
 from marketplace.identity.queries import ACCOUNT_STATUSES, ROLES
 from marketplace.kernel.errors import CATALOG
 from marketplace.ledger.accounts import TRANSACTION_KINDS
+from marketplace.media import images
 from marketplace.orders import admin_table, states as order_states, transitions
 from marketplace.payments import admin_queries as payment_queries, states as payment_states
 from marketplace.payments.money_trail import build as money_trail
@@ -121,6 +122,7 @@ _WORDS: dict[str, Iterable[str]] = {
     "ReplayOutcome": replay.OUTCOMES,
     "ChangedOrderField": ("status", "payment", "escrow"),
     "TaskOutcome": ("succeeded", "failed", "interrupted"),
+    "UserImagePurpose": images.USER_PURPOSES,
     "StaffRole": permissions.STAFF_ROLES,
     "PersonOrderRole": ("buyer", "vendor"),
     "ProposalKind": CHANGES,

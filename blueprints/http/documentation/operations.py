@@ -84,7 +84,7 @@ class OperationDescriber:
             "parameters": self._describe_parameters(contract),
             "responses": self._responses.describe_responses(contract),
         }
-        body = _describe_body(contract)
+        body = _describe_body(contract, self._converter)
         if body is not None:
             operation["requestBody"] = body
         self._spec.path(path=documented_path(contract), operations={contract.method.lower(): operation})
@@ -116,9 +116,9 @@ class OperationDescriber:
         return parameters
 
 
-def _describe_body(contract: Contract) -> dict[str, Any] | None:
+def _describe_body(contract: Contract, converter: SchemaConverter) -> dict[str, Any] | None:
     if contract.upload is not None:
-        return _describe_upload(contract.upload)
+        return _describe_upload(contract.upload, converter)
     if contract.body is None:
         return None
     schema: Any = contract.body
@@ -129,16 +129,17 @@ def _describe_body(contract: Contract) -> dict[str, Any] | None:
     return {"required": is_required, "content": {"application/json": {"schema": schema}}}
 
 
-def _describe_upload(upload: Upload) -> dict[str, Any]:
+def _describe_upload(upload: Upload, converter: SchemaConverter) -> dict[str, Any]:
     file = {
         "type": "string",
         "format": "binary",
         "description": f"At most {upload.max_bytes // (1024 * 1024)} MB, of type {' or '.join(upload.accepts)}.",
     }
+    form = converter.schema2jsonschema(upload.form) if upload.form else {}
     schema = {
         "type": "object",
-        "properties": {upload.field: file},
-        "required": [upload.field],
+        "properties": {upload.field: file} | form.get("properties", {}),
+        "required": [upload.field, *form.get("required", ())],
         "additionalProperties": False,
     }
     # The part's encoding lists no content types, because the declared type of a part is ignored.

@@ -135,7 +135,11 @@ def ensure_not_own_store(owner_id: UUID, *, user_id: UUID) -> None:
 
 
 _LOCK_READY_IMAGE = Statement(
-    text("SELECT id FROM images WHERE id = :image_id AND status = 'ready' FOR KEY SHARE")
+    text(
+        """
+        SELECT id FROM images WHERE id = :image_id AND status = 'ready' AND purpose = 'product' FOR KEY SHARE
+        """
+    )
 )
 
 

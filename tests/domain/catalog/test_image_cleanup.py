@@ -17,7 +17,7 @@ from marketplace.kernel.errors import ProviderUnavailableError, ValidationError
 from marketplace.media import image_cleanup, images
 from marketplace.media.image_cleanup import (
     DELETED_ROW_RETENTION,
-    IMAGE_USING_TABLES,
+    IMAGE_USES,
     MAX_IMAGES_PER_RUN,
     UNUSED_GRACE_PERIOD,
     ImageCleanupResult,
@@ -39,7 +39,9 @@ def storage() -> InMemoryStorage:
 def database(own_database: Database) -> Database:
     """A database without images, because a cleanup run covers all images."""
     with own_database.transaction() as session:
-        session.execute(text("TRUNCATE images CASCADE"))
+        session.execute(text("UPDATE profiles SET avatar_image_id = NULL, avatar_key = NULL"))
+        session.execute(text("TRUNCATE product_images, banners, vibe_products, vibes"))
+        session.execute(text("DELETE FROM images"))
     return own_database
 
 
@@ -157,12 +159,13 @@ class TestRetainedImages:
 
     def test_all_tables_with_image_references_are_checked(self) -> None:
         referring = {
-            table.name
+            (table.name, column.name)
             for table in metadata.tables.values()
-            for key in table.foreign_keys
+            for column in table.columns
+            for key in column.foreign_keys
             if key.column.table.name == "images"
         }
-        assert referring == set(IMAGE_USING_TABLES)
+        assert referring == set(IMAGE_USES)
 
     def test_image_shown_by_an_order_stays(self, uploads: ImageUploads, store: Store) -> None:
         image_id = uploads.store(store.user_id)
