@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from commands.console.database import build_services
 from commands.console.failures import CommandFailedError
 from commands.console.progress import Stages
-from commands.seeding import orders, people, pictures, products, promotions, referrals, staff_work
+from commands.seeding import orders, people, pictures, products, promotions, referrals, reviews, staff_work
 from commands.seeding.categories import load_categories
 from commands.seeding.loading import ProgressCallback
 from marketplace.catalog import cache_tags
@@ -111,6 +111,7 @@ def seed_database(services: Services, *, product_count: int, now: datetime, stag
         checkout = None
     with stages.stage("orders", total=len(orders.ORDER_SCENARIOS)) as progress:
         placed = orders.create_orders(services, checkout=checkout, now=now, progress=progress)
+    reviewed = services.database.in_transaction(reviews.load_reviews)
     # Orders come first, because they were placed at regular prices before any sale.
     promoted = services.database.in_transaction(promotions.load_promotions, now=now)
     referred = services.database.in_transaction(referrals.load_referrals, now=now)
@@ -119,8 +120,8 @@ def seed_database(services: Services, *, product_count: int, now: datetime, stag
     with services.database.reading() as session, driver_cursor(session) as cursor:
         cursor.execute(f"ANALYZE {', '.join(metadata.tables)}")
     return (
-        f"Added {added} products, {placed} orders, {promoted} promotions, {referred} referrals and {filed} items of"
-        " staff work."
+        f"Added {added} products, {placed} orders, {reviewed} reviews, {promoted} promotions, {referred} referrals and"
+        f" {filed} items of staff work."
         f" The demo data now has {product_count} products."
     )
 

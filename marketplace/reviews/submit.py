@@ -54,11 +54,13 @@ def submit_review(
     rating: int,
     text: str,
     now: datetime,
+    review_id: UUID | None = None,
 ) -> UUID:
     """Review a store for a delivered order, once.
 
     The order's lock makes the review and a refund of the order follow each other.
 
+    :param review_id: id of the new review; chosen by the database by default
     :return: the review's id
     :raises ValidationError: the text contains contact details or offensive language
     :raises NotFoundError: the author has no such order at this store
@@ -91,6 +93,7 @@ def submit_review(
             status=states.REVIEW.initial,
             created_at=now,
             updated_at=now,
+            **({} if review_id is None else {"id": review_id}),
         )
         .on_conflict_do_nothing(index_elements=("order_id",))
         .returning(Review)
@@ -107,8 +110,8 @@ def submit_review(
     session.flush()
     change_store_rating(session, vendor_id=vendor_id, removed=None, added=rating, now=now)
     notifications.notify_store_of_review(session, review=review, order_number=order.number, now=now)
-    review_id: UUID = review.id
-    return review_id
+    new_id: UUID = review.id
+    return new_id
 
 
 def update_review(

@@ -35,6 +35,8 @@ CONTENT = {
     "vibe_products": "position, product_id",
     "featured_products": "id, product_id, campus_id, position",
     "order_items": "order_id, position, product_id, title, quantity, unit_price_minor",
+    "reviews": "id, order_id, rating, text, reply_text, counted",
+    "review_products": "review_id, product_id",
     "platform_proposals": "id, kind, payload",
     "payout_batches": "id, status, staged_by",
     "reconciliations": "id, status, gateway_minor",
@@ -47,7 +49,8 @@ def seeded(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> It
     with start_installation(tmp_path_factory.mktemp("installation"), addresses) as installation:
         installation.ok("db", "upgrade")
         output = installation.ok("seed")
-        assert "Added 300 products, 19 orders, 17 promotions, 2 referrals and 4 items of staff work" in output
+        assert "Added 300 products, 19 orders, 4 reviews, 17 promotions, 2 referrals" in output
+        assert "and 4 items of staff work" in output
         yield installation
 
 
@@ -185,8 +188,9 @@ def test_gateway_balance_equals_the_ledger(seeded: Installation, first_balance: 
 def test_second_seed_adds_nothing(seeded: Installation, database: str) -> None:
     before = content(database)
     assert "nothing was done" in seeded.ok("seed", "--if-empty")
-    assert "Added 0 products, 0 orders, 0 promotions, 0 referrals and 0 items of staff work" in seeded.ok(
-        "seed"
+    assert (
+        "Added 0 products, 0 orders, 0 reviews, 0 promotions, 0 referrals and 0 items of staff work"
+        in seeded.ok("seed")
     )
     assert content(database) == before
 
@@ -262,3 +266,15 @@ def test_seed_of_database_without_tables_names_the_upgrade_command(seeded: Insta
     done = seeded.run("seed", "--if-empty", DATABASE_URL=url)
     assert done.returncode == 1
     assert "marketplace db upgrade" in done.stderr
+
+
+def test_ratings_of_seeded_stores_equal_the_reviews(seeded: Installation) -> None:
+    assert seeded.ok("reviews", "verify") == "All ratings equal the reviews.\n"
+    url = seeded.create_database("rated")
+    seeded.ok("db", "upgrade", DATABASE_URL=url)
+    seeded.ok("seed", DATABASE_URL=url)
+    query(url, "UPDATE reviews SET rating = 1 WHERE rating = 2")
+    listed = seeded.run("reviews", "verify", DATABASE_URL=url)
+    assert (listed.returncode, "0 1 0 1 0" in listed.stdout) == (1, True)
+    assert "Repaired stores: 1" in seeded.ok("reviews", "verify", "--repair", DATABASE_URL=url)
+    assert seeded.ok("reviews", "verify", DATABASE_URL=url) == "All ratings equal the reviews.\n"

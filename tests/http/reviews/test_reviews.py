@@ -10,10 +10,12 @@ from werkzeug.test import TestResponse
 from marketplace.audit.operations import Act
 from marketplace.identity.models import Profile
 from marketplace.reviews.moderation import hide_review
+from marketplace.services import Services
 from tests.support.finance import claw_back, make_officer
 from tests.support.gateway import MovableClock
 from tests.support.probes import assert_problem, faults
 from tests.support.purchases import NOW, later, make_shop, row_of
+from tests.support.resource_usage import counted_statements
 from tests.support.shop_client import ShopClient
 
 TEXT = "The lamp came the same day and works well."
@@ -211,6 +213,17 @@ class TestListOfStore:
         for stars in expected:
             times = [review["createdAt"] for review in found if review["rating"] == stars]
             assert times == sorted(times, reverse=True)
+
+    def test_page_takes_a_fixed_number_of_statements(
+        self, shop_client: ShopClient, paying_services: Services
+    ) -> None:
+        counts = []
+        for _ in range(2):
+            reviewed(shop_client)
+            with counted_statements(paying_services.database) as seen:
+                assert shop_client.get(path_of(shop_client), {}).status_code == 200
+            counts.append(len(seen))
+        assert counts == [2, 2]
 
     def test_unknown_or_inactive_store_is_not_found(self, shop_client: ShopClient) -> None:
         suspended = shop_client.database.in_transaction(make_shop, status="suspended")
