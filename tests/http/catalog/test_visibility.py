@@ -116,6 +116,8 @@ NOT_LISTINGS = {
     "/api/banners",  # shows no products
     "/api/status",  # likewise
     "/api/vendors/profile/<uuid:vendor_id>",  # likewise
+    "/api/vendors/<uuid:vendor_id>/reviews",  # likewise
+    "/api/products/<uuid:product_id>/reviews",  # likewise; a hidden product is not found
 }
 on_each_listing = pytest.mark.parametrize("path", LISTINGS)
 
