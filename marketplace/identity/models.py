@@ -50,7 +50,9 @@ class Profile(Timestamped, Base):
     phone: Mapped[str | None] = mapped_column(info={"personal": "phone"})
     campus_id: Mapped[UUID | None] = mapped_column(ForeignKey("campuses.id"), index=True)
     avatar_url: Mapped[str | None] = mapped_column(info={"personal": "picture"})
-    avatar_image_id: Mapped[UUID | None] = mapped_column(ForeignKey("images.id"), index=True)
+    avatar_image_id: Mapped[UUID | None] = mapped_column(
+        ForeignKey("images.id", name="fk_profiles_avatar_image_id", use_alter=True), index=True
+    )
     avatar_key: Mapped[str | None] = mapped_column(
         info={"personal": "picture"},
         comment="Object key of the rendition for cards of the uploaded avatar",
