@@ -4,7 +4,7 @@ from datetime import datetime
 from decimal import Decimal
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, text
+from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, column, func, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column, query_expression
 
@@ -39,7 +39,10 @@ class Profile(Timestamped, Base):
         CheckConstraint("(role = 'staff') = (staff_role IS NOT NULL)", name="staff_role"),
         Index("ix_profiles_email", text("lower(email)")),
         Index(
-            "ix_profiles_search", text("people_search_text(name, email) gin_trgm_ops"), postgresql_using="gin"
+            "ix_profiles_search",
+            func.people_search_text(column("name"), column("email")).label("search_text"),
+            postgresql_using="gin",
+            postgresql_ops={"search_text": "gin_trgm_ops"},
         ),
         Index("ix_profiles_phone", "phone", postgresql_where=text("phone IS NOT NULL")),
     )

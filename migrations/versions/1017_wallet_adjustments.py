@@ -12,7 +12,7 @@ _KINDS = "'fee', 'category_commission', 'payout_resume', 'feature_flag', 'mainte
 
 def upgrade() -> None:
     """Allow the kind of a wallet adjustment. The next migration validates the constraint."""
-    _replace_constraint(f"{_KINDS}, 'wallet_adjustment'")
+    _replace_constraint(f"{_KINDS}, 'wallet_adjustment'", validated=False)
     op.execute(
         """
         INSERT INTO ledger_accounts (id, kind, normal_side)
@@ -25,13 +25,13 @@ def downgrade() -> None:
     """Refuse the kind of a wallet adjustment."""
     op.execute("DELETE FROM ledger_accounts WHERE kind = 'wallet_adjustments'")
     op.execute("DELETE FROM platform_proposals WHERE kind = 'wallet_adjustment'")
-    _replace_constraint(_KINDS)
+    _replace_constraint(_KINDS, validated=True)
 
 
-def _replace_constraint(kinds: str) -> None:
+def _replace_constraint(kinds: str, *, validated: bool) -> None:
     op.execute(
         f"""
         ALTER TABLE platform_proposals DROP CONSTRAINT ck_platform_proposals_kind,
-            ADD CONSTRAINT ck_platform_proposals_kind CHECK (kind IN ({kinds})) NOT VALID
+            ADD CONSTRAINT ck_platform_proposals_kind CHECK (kind IN ({kinds})) {"" if validated else "NOT VALID"}
         """
     )

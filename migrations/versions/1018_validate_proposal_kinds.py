@@ -1,5 +1,7 @@
 """Validation of the kinds of proposals."""
 
+from alembic import op
+
 from migrations.operations import validate_constraint
 
 revision = "1018"
@@ -14,4 +16,11 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Keep the constraint, which the previous migration replaces."""
+    """Return the constraint to its state before the validation."""
+    op.execute(
+        """
+        ALTER TABLE platform_proposals DROP CONSTRAINT ck_platform_proposals_kind,
+            ADD CONSTRAINT ck_platform_proposals_kind CHECK (kind IN ('fee', 'category_commission', 'payout_resume',
+                'feature_flag', 'maintenance', 'wallet_adjustment')) NOT VALID
+        """
+    )

@@ -19,5 +19,21 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the index."""
+    """Drop the index, and return the constraints to their state before the validation."""
     op.drop_index("ix_profiles_avatar_image_id", "profiles")
+    op.execute(
+        """
+        ALTER TABLE images DROP CONSTRAINT ck_images_purpose,
+            ADD CONSTRAINT ck_images_purpose CHECK (purpose IN ('product', 'avatar', 'review', 'chat')) NOT VALID
+        """
+    )
+    op.execute(
+        """
+        ALTER TABLE profiles
+            DROP CONSTRAINT fk_profiles_avatar_image_id,
+            DROP CONSTRAINT ck_profiles_avatar,
+            ADD CONSTRAINT fk_profiles_avatar_image_id FOREIGN KEY (avatar_image_id) REFERENCES images NOT VALID,
+            ADD CONSTRAINT ck_profiles_avatar CHECK ((avatar_image_id IS NULL) = (avatar_key IS NULL)
+                AND (avatar_image_id IS NULL OR avatar_url IS NULL)) NOT VALID
+        """
+    )
