@@ -151,6 +151,16 @@ class TestKinds:
         approve(session, propose(session, "category_commission", payload))
         assert row_of(session, "categories", id=other)["commission_bps"] == 700
 
+    def test_referral_proposal_shows_all_terms_and_applies(self, session: Session) -> None:
+        key = "referral_monthly_cap"
+        proposal_id = propose(session, "fee", {"key": key, "value": 3})
+
+        terms = proposal_row(session, proposal_id)["effect"]["referralTerms"]
+        assert (terms["before"][key], terms["after"][key]) == (10, 3)
+        assert terms["after"] == terms["before"] | {key: 3}
+        approve(session, proposal_id)
+        assert setting(session, key) == 3
+
     def test_minimum_payout_proposal_counts_affected_vendors(self, session: Session) -> None:
         proposal_id = propose(session, "fee", {"key": "minimum_payout_minor", "value": 200_000})
         counts = proposal_row(session, proposal_id)["effect"]["vendorsWithAtLeast"]
