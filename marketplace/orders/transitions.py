@@ -92,7 +92,7 @@ class EscrowTransition:
 
 
 # An order was delivered to a buyer whose referral is pending. The referrals area handles the event.
-REFERRED_ORDER_DELIVERED_TOPIC = "referred-order-delivered"
+REFERRED_ORDER_DELIVERED_TOPIC = "referral.order-delivered"
 SYSTEM = Actor("system")
 GATEWAY = Actor("gateway")
 

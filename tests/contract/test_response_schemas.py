@@ -31,6 +31,8 @@ MAY_BE_MISSING = {
     "ProductDetail": OF_OWNERS,
     "StoreProfileView": {"bankAccount", "payoutHolds"},
     "OrderDestination": OF_DESTINATIONS,
+    # An ignored call has no user.
+    "CreatedUser": {"userId", "created", "referralStatus", "referralRejection"},
 }
 _MOST_LEVELS = 8
 

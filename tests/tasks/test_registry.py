@@ -92,6 +92,7 @@ def test_dispatcher_has_a_handler_for_each_stored_topic() -> None:
         "promotion.turn",
         "reconciliation.apply-charge",
         "reconciliation.run",
+        "referral.order-delivered",
         "refund.ask",
         "refund.send",
         "store.rating-changed",
