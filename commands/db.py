@@ -1,6 +1,7 @@
 """Commands for the database schema: upgrade a database, and compare database, migrations and models."""
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,8 @@ from commands.console.failures import CommandFailedError
 from marketplace.models import metadata
 from migrations.comparing import default_text, drop_equal_defaults
 
+_UPGRADE_WAIT_SECONDS = 120.0
+_UPGRADE_POLL_SECONDS = 0.2
 # Key of the advisory lock that an upgrade holds. The number is arbitrary.
 _UPGRADE_LOCK = 7_269_011
 # Revisions 0001 to 0029 were replaced by the baseline before the first release.
@@ -130,13 +133,27 @@ def upgrade_database(url: str) -> list[str]:
     config = alembic_config(url)
     scripts = ScriptDirectory.from_config(config)
     with _autocommit_connection(url) as lock:
-        lock.execute(text("SET lock_timeout = '120s'; SET statement_timeout = 0"))
-        lock.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _UPGRADE_LOCK})
+        _acquire_upgrade_lock(lock)
         before = MigrationContext.configure(lock).get_current_revision()
         _require_known_revision(before)
         alembic.command.upgrade(config, "head")
     steps = list(scripts.iterate_revisions("head", before or "base"))
     return [f"{step.revision}: {step.doc}" for step in reversed(steps)]
+
+
+def _acquire_upgrade_lock(connection: Connection) -> None:
+    """Wait until no other process upgrades the database.
+
+    A statement that waits for the lock would keep a snapshot, for whose end CREATE INDEX CONCURRENTLY of the running
+    upgrade waits.
+
+    :raises CommandFailedError: another upgrade takes longer than ``_UPGRADE_WAIT_SECONDS``
+    """
+    deadline = time.monotonic() + _UPGRADE_WAIT_SECONDS
+    while not connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": _UPGRADE_LOCK}):
+        if time.monotonic() > deadline:
+            raise CommandFailedError("Another process is upgrading the database. Try again later.")
+        time.sleep(_UPGRADE_POLL_SECONDS)
 
 
 def _require_known_revision(revision: str | None) -> None:
