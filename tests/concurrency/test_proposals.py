@@ -28,7 +28,8 @@ def _restore_platform_settings(database: Database) -> Iterator[None]:
             {"fee": SERVICE_FEE_MINOR, "key": KEY},
         )
         session.execute(text("DELETE FROM payout_halts"))
-        session.execute(text("DELETE FROM platform_proposals"))
+        # An adjustment in force belongs to its ledger transaction.
+        session.execute(text("DELETE FROM platform_proposals WHERE kind <> 'wallet_adjustment'"))
 
 
 def status(database: Database, proposal_id: UUID) -> str:
