@@ -10,6 +10,8 @@ from marketplace.kernel.errors import MarketplaceError
 
 # Background work defines errors of its own.
 importlib.import_module("tasks.all_tasks")
+# The web server refuses some requests before the application.
+importlib.import_module("blueprints.http.server.workers")
 
 # Renaming a class is safe. Changing a reason needs a change of the API's clients.
 REASONS = {
@@ -115,6 +117,7 @@ REASONS = {
 
 # The code alone is specific enough: malformed requests, missing resources, tokens, and failures of the service.
 WITHOUT_REASON = {
+    "RefusedRequestError",
     "ConflictError",
     "ForbiddenError",
     "FunctionsKeyMissingError",
