@@ -85,6 +85,7 @@ class Stand:
             "DATABASE_URL": self.database.url,
             "REDIS_URL": self.cache.url,
             "GATEWAY_URL": f"http://{HOST}:{self.ports['providers']}/gateway",
+            "SMS_URL": f"http://{HOST}:{self.ports['providers']}/sms",
             "GATEWAY_SECRET_KEY": self.gateway_secret,
             "MESSAGING_APP_SECRET": self.messaging_secret,
             "IDENTITY_ISSUER": identity.ISSUER,

@@ -20,6 +20,7 @@ from marketplace.providers.messaging.alert_channels import (
     alert_circuit_breakers,
     make_alert_channels,
 )
+from marketplace.providers.messaging.sms import SmsGateway
 from marketplace.providers.moderation import ContentModerator, make_content_moderator
 from marketplace.providers.storage import ObjectStorage, S3ObjectStorage
 
@@ -36,6 +37,7 @@ class Services:
     transfers: TransferGateway
     gateway_records: GatewayRecords
     moderator: ContentModerator | None
+    sms: SmsGateway
     storage: ObjectStorage
     alert_channels: Mapping[str, AlertChannel]
     clock: Clock
@@ -69,6 +71,7 @@ class Services:
             transfers=HttpTransferGateway(settings),
             gateway_records=HttpGatewayRecords(settings),
             moderator=make_content_moderator(settings),
+            sms=SmsGateway(settings),
             storage=S3ObjectStorage(settings),
             alert_channels=make_alert_channels(settings),
             clock=DatabaseClock(database),

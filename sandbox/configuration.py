@@ -109,11 +109,20 @@ class Configuration:
     sandbox_identity: bool
     sandbox_ai: bool
     sandbox_chat: bool
+    sandbox_sms: bool
 
     @property
     def uses_sandbox(self) -> bool:
         """Whether any provider is simulated by the sandbox."""
-        return any((self.sandbox_gateway, self.sandbox_identity, self.sandbox_ai, self.sandbox_chat))
+        return any(
+            (
+                self.sandbox_gateway,
+                self.sandbox_identity,
+                self.sandbox_ai,
+                self.sandbox_chat,
+                self.sandbox_sms,
+            )
+        )
 
     @property
     def public_base_url(self) -> str:
@@ -175,6 +184,7 @@ def configure(environ: Mapping[str, str], layout: Layout) -> tuple[Configuration
         sandbox_identity=not environ.get("IDENTITY_ISSUER"),
         sandbox_ai=not environ.get("AI_URL"),
         sandbox_chat=not environ.get("ALERT_CHAT_URL"),
+        sandbox_sms=not environ.get("SMS_URL"),
     )
     return configuration, reservation
 
@@ -194,6 +204,7 @@ def _require_companions(environ: Mapping[str, str]) -> None:
         "S3_ENDPOINT_URL": ("S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY"),
         "GATEWAY_URL": ("GATEWAY_SECRET_KEY",),
         "AI_URL": ("AI_KEY",),
+        "SMS_URL": ("SMS_API_KEY",),
     }
     for name, companions in needed.items():
         missing = [companion for companion in companions if not environ.get(companion)]
@@ -235,6 +246,8 @@ def _variables(
         "IDENTITY_AUDIENCE": "campus-marketplace",
         "AI_URL": f"{providers}/ai",
         "AI_KEY": own["ai_key"],
+        "SMS_URL": f"{providers}/sms",
+        "SMS_API_KEY": own["sms_api_key"],
         # Without an app secret, a simulated messaging provider need not sign its requests.
         "MESSAGING_VERIFY_TOKEN": own["messaging_verify_token"],
         "ALERT_CHAT_URL": f"{providers}/chat/hook",
@@ -269,6 +282,7 @@ def _load_secrets(path: Path) -> dict[str, str]:
         "s3_secret_access_key": secrets.token_hex(24),
         "gateway_secret_key": f"sk_test_{secrets.token_hex(20)}",
         "ai_key": f"sk_test_{secrets.token_hex(20)}",
+        "sms_api_key": f"sk_test_{secrets.token_hex(20)}",
         "messaging_verify_token": secrets.token_hex(16),
         "functions_key": secrets.token_hex(24),
         "functions_signing_secret": f"v1,whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}",

@@ -74,6 +74,7 @@ def banner(configuration: Configuration, *, seconds: float) -> list[str]:
             _describe_address(variables["IDENTITY_ISSUER"], sandbox=configuration.sandbox_identity),
         ),
         ("AI moderation", _describe_address(variables["AI_URL"], sandbox=configuration.sandbox_ai)),
+        ("SMS", _describe_address(variables["SMS_URL"], sandbox=configuration.sandbox_sms)),
         ("Alerts", _describe_alert_destination(configuration)),
         ("Logs", str(configuration.layout.logs)),
     ]

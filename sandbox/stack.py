@@ -1,8 +1,8 @@
 """The complete stack on one machine: ``python -m sandbox.stack up|status|reset``.
 
 PORT (8000) is the public port, and DATA_DIR (.data) is the directory of all state. Set DATABASE_URL, REDIS_URL,
-S3_ENDPOINT_URL, GATEWAY_URL, IDENTITY_ISSUER, AI_URL or ALERT_CHAT_URL to use an external server or provider instead
-of the embedded one.
+S3_ENDPOINT_URL, GATEWAY_URL, IDENTITY_ISSUER, AI_URL, SMS_URL or ALERT_CHAT_URL to use an external server or
+provider instead of the embedded one.
 """
 
 import argparse

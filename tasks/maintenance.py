@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from marketplace.idempotency import operations as idempotency
+from marketplace.identity import phone_verification
 from marketplace.infra import outbox
 from marketplace.infra.batches import run_in_batches
 from marketplace.kernel import queues
@@ -44,6 +45,17 @@ def sweep_outbox(_services: Services, sweeper: QueueSweeper, now: datetime) -> A
 def purge_idempotency_keys(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
     """Delete expired idempotency keys."""
     return run_in_batches(services.database, idempotency.purge_keys, now=now)
+
+
+@periodic(
+    "purge-phone-codes",
+    queue=queues.NOTIFICATIONS,
+    schedule="47 * * * *",
+    purpose="Delete codes for the verification of phone numbers after 2 days",
+)
+def purge_phone_codes(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
+    """Delete old codes."""
+    return run_in_batches(services.database, phone_verification.purge_codes, now=now)
 
 
 @periodic(

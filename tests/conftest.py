@@ -187,6 +187,8 @@ def environment(database_url: str, addresses: Addresses, worker_number: int) -> 
         "REDIS_URL": addresses.redis(worker_number % 16),
         "GATEWAY_URL": "http://127.0.0.1:9/gateway",
         "GATEWAY_SECRET_KEY": "sk_test_of_the_tests_only",
+        "SMS_URL": "http://127.0.0.1:9/sms",
+        "SMS_API_KEY": "of-the-tests-only-sms",
         "IDENTITY_ISSUER": ISSUER,
         "IDENTITY_AUDIENCE": AUDIENCE,
         "IDENTITY_ALGORITHMS": "HS256",

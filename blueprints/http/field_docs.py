@@ -255,7 +255,8 @@ SHARED_DOCS: Final[dict[str, SharedDoc]] = {
     "longitude": SharedDoc("Longitude in degrees, east positive.", 3.3872),
     "instructions": SharedDoc("Directions for the delivery.", "Call at the porter's lodge"),
     "phone": SharedDoc(
-        "Nigerian mobile number in international form; input may be national.", "+2348031234567"
+        "Mobile number in E.164 format. Input may be in national format, by default of Nigeria.",
+        "+2348031234567",
     ),
     "isDefault": SharedDoc("Whether orders without an address use this address.", example=True),
     # Orders and payments

@@ -157,13 +157,13 @@ class FullMatch(validate.Regexp):
 
 
 class Phone(fields.String):
-    """A Nigerian mobile number in national or international form, loaded in international form."""
+    """A mobile number, loaded in E.164 format. Numbers without a country code are Nigerian."""
 
     def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> str:
         number = normalise_phone(super()._deserialize(value, attr, data, **kwargs))
         if number is None:
             raise marshmallow.ValidationError(
-                "Must be a Nigerian mobile number, such as +2348031234567 or 08031234567."
+                "Must be a mobile number, such as +2348031234567 or 08031234567."
             )
         return number
 

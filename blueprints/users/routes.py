@@ -22,16 +22,19 @@ from blueprints.http import (
 from blueprints.users.schemas import (
     AddAddress,
     AddressView,
+    ConfirmPhone,
     Me,
+    PhoneCodeSent,
+    RequestPhoneCode,
     UpdateAddress,
     UpdateMe,
     UploadUserImage,
     UserImage,
 )
-from marketplace.identity import operations, queries
+from marketplace.identity import operations, phone_verification, queries
 from marketplace.identity.models import Profile
 from marketplace.infra.imaging.formats import FORMATS
-from marketplace.kernel.errors import LimitReachedError, StaleRevisionError
+from marketplace.kernel.errors import LimitReachedError, RateLimitError, StaleRevisionError
 from marketplace.kernel.paging import Page
 from marketplace.media import images
 
@@ -52,6 +55,51 @@ def update_me(ctx: Context, body: dict[str, Any]) -> Profile:
         user_id=ctx.user.id,
         changes=omit_fields(body, "revision"),
         revision=expected_revision(body.get("revision")),
+        media_base_url=ctx.media_base_url,
+        now=ctx.now,
+    )
+
+
+@area.post(
+    "/me/phone/code",
+    auth=AUTHENTICATED,
+    limit="10/minute",
+    group=ProcessGroup.WAITING,
+    body=RequestPhoneCode,
+    reply=PhoneCodeSent,
+    phased=True,
+    raises=(phone_verification.PhoneAlreadyVerifiedError, RateLimitError),
+)
+def request_phone_code(ctx: Context, body: dict[str, Any]) -> phone_verification.IssuedCode:
+    """Send a code by SMS to verify a phone number. The code is valid for 10 minutes and replaces earlier codes."""
+    services = ctx.services
+    with ctx.transaction() as session:
+        issued = phone_verification.issue_code(
+            session,
+            user_id=ctx.user.id,
+            phone=body["phone"],
+            key=services.settings.delivery_pin_key,
+            now=ctx.now,
+        )
+    phone_verification.send_code(services.sms, issued)
+    return issued
+
+
+@area.post(
+    "/me/phone/confirm",
+    auth=AUTHENTICATED,
+    limit="10/minute",
+    body=ConfirmPhone,
+    reply=Me,
+    raises=(phone_verification.NoValidCodeError, phone_verification.WrongCodeError),
+)
+def confirm_phone(ctx: Context, body: dict[str, Any]) -> Profile:
+    """Confirm the code of the SMS. The number becomes the profile's verified phone number."""
+    return phone_verification.confirm_code(
+        ctx.session,
+        user_id=ctx.user.id,
+        code=body["code"],
+        key=ctx.services.settings.delivery_pin_key,
         media_base_url=ctx.media_base_url,
         now=ctx.now,
     )

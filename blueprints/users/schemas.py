@@ -11,6 +11,7 @@ from blueprints.http.fields import (
     ClearableFields,
     ClearList,
     ExpectedRevision,
+    FullMatch,
     HttpUrl,
     Identified,
     NamedResource,
@@ -19,6 +20,7 @@ from blueprints.http.fields import (
     Schema,
     SingleLineText,
     StrictBoolean,
+    Timestamp,
     Updated,
     Uuid,
 )
@@ -111,6 +113,35 @@ class UpdateMe(ExpectedRevision, ClearableFields):
             raise ValidationError("Must not be combined with avatarUrl.", "avatarImageId")
 
 
+class RequestPhoneCode(Schema):
+    """A phone number to verify."""
+
+    phone = Phone(required=True)
+
+
+class PhoneCodeSent(Schema):
+    """A code that was sent by SMS. A new code replaces earlier codes."""
+
+    phone = fields.String(required=True)
+    expires_at = Timestamp(
+        required=True,
+        metadata=doc("Time from which the code is no longer valid.", "2026-09-01T10:10:00.000Z"),
+    )
+    attempts_left = fields.Integer(
+        required=True, metadata=doc("Number of times that a code can be entered.", 5)
+    )
+
+
+class ConfirmPhone(Schema):
+    """The code of the SMS."""
+
+    code = fields.String(
+        required=True,
+        validate=FullMatch("[0-9]{6}", error="Must be 6 digits."),
+        metadata=doc("The code of the latest SMS.", "482915"),
+    )
+
+
 class UploadUserImage(Schema):
     """The purpose of an uploaded image."""
 
@@ -149,6 +180,10 @@ class Me(Revised):
         required=True, allow_none=True, metadata=doc("Full name; null without one.", "Amara Okafor")
     )
     phone = fields.String(required=True, allow_none=True)
+    phone_verified = fields.Boolean(
+        required=True,
+        metadata=doc("Whether the user proved to have the phone number, by a code sent as SMS.", True),
+    )
     avatar_url = fields.String(
         attribute="shown_avatar_url",
         required=True,

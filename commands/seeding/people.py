@@ -194,6 +194,7 @@ def _load_profiles(session: Session, *, vendors: int, now: datetime) -> None:
             *(persona.user_id, persona.email, persona.full_name, persona.phone, campus_id(persona.campus)),
             *(persona.role, persona.staff_role, persona.account_status),
             *(_STATUS_REASONS.get(persona.account_status), _BADGES[persona.role], since, since),
+            since if persona.role == "vendor" else None,
         )
         for persona in PERSONAS
         if persona.has_profile
@@ -209,7 +210,7 @@ def _load_profiles(session: Session, *, vendors: int, now: datetime) -> None:
     rows += [
         (
             *(user_id, f"{mailbox}@{EMAIL_DOMAIN}", name, f"+234701{index:07d}", campus),
-            *(role, None, "active", None, _BADGES[role], since, since),
+            *(role, None, "active", None, _BADGES[role], since, since, since if role == "vendor" else None),
         )
         for index, (user_id, mailbox, name, role, campus) in enumerate([*students, *owners], 1)
     ]
@@ -218,7 +219,7 @@ def _load_profiles(session: Session, *, vendors: int, now: datetime) -> None:
         "profiles",
         (
             *("id", "email", "name", "phone", "campus_id", "role", "staff_role", "account_status"),
-            *("status_reason", "badges", "created_at", "updated_at"),
+            *("status_reason", "badges", "created_at", "updated_at", "phone_verified_at"),
         ),
         rows,
     )

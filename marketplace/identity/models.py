@@ -10,7 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column, query_expression
 
 from marketplace.identity.preferences import Preferences, resolve_preferences
 from marketplace.infra.db import Base, Entity, Timestamped
-from marketplace.infra.encryption import BlindIndex
+from marketplace.infra.encryption import ENCRYPTED_VALUE_PATTERN, BlindIndex, EncryptedText
 
 NEW_REFERRAL_CODE = text("upper(substr(replace(gen_random_uuid()::text, '-', ''), 1, 10))")
 
@@ -37,6 +37,13 @@ class Profile(Timestamped, Base):
             name="avatar",
         ),
         CheckConstraint("(role = 'staff') = (staff_role IS NOT NULL)", name="staff_role"),
+        CheckConstraint("phone_verified_at IS NULL OR phone IS NOT NULL", name="phone_verified_at"),
+        Index(
+            "uq_profiles_verified_phone",
+            "phone",
+            unique=True,
+            postgresql_where=text("phone_verified_at IS NOT NULL"),
+        ),
         Index("ix_profiles_email", text("lower(email)")),
         Index(
             "ix_profiles_search",
@@ -51,6 +58,9 @@ class Profile(Timestamped, Base):
     email: Mapped[str | None] = mapped_column(info={"personal": "email"})
     name: Mapped[str | None] = mapped_column(info={"personal": "name"})
     phone: Mapped[str | None] = mapped_column(info={"personal": "phone"})
+    phone_verified_at: Mapped[datetime | None] = mapped_column(
+        comment="Time at which the user proved to have the phone number; null after a change of the number"
+    )
     campus_id: Mapped[UUID | None] = mapped_column(ForeignKey("campuses.id"), index=True)
     avatar_url: Mapped[str | None] = mapped_column(info={"personal": "picture"})
     avatar_image_id: Mapped[UUID | None] = mapped_column(
@@ -85,6 +95,11 @@ class Profile(Timestamped, Base):
     campus: Mapped[dict[str, str] | None] = query_expression()
 
     @property
+    def phone_verified(self) -> bool:
+        """Whether the user proved to have the phone number."""
+        return self.phone_verified_at is not None
+
+    @property
     def all_notification_preferences(self) -> Preferences:
         """The channels of all kinds of messages, with the defaults where the user decided nothing."""
         return resolve_preferences(self.notification_preferences)
@@ -103,6 +118,31 @@ class ErasedIdentity(Base):
 
     subject_index: Mapped[bytes | str] = mapped_column(ERASED_SUBJECT_INDEX, primary_key=True)
     erased_at: Mapped[datetime]
+
+
+PHONE_CODE_INDEX = BlindIndex("phone_codes.phone")
+
+
+class PhoneCode(Entity):
+    """A code sent to verify a phone number. The code itself is derived from the id and not stored."""
+
+    __tablename__ = "phone_codes"
+    __table_args__ = (
+        CheckConstraint(f"phone ~ '{ENCRYPTED_VALUE_PATTERN}'", name="phone"),
+        CheckConstraint("failures BETWEEN 0 AND 5", name="failures"),
+        CheckConstraint("expires_at > created_at", name="expires_at"),
+        Index("ix_phone_codes_user", "user_id", "created_at"),
+        Index("ix_phone_codes_number", "phone_index", "created_at"),
+        Index("ix_phone_codes_created_at", "created_at"),
+    )
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
+    phone: Mapped[str] = mapped_column(EncryptedText("phone_codes.phone"), info={"personal": "phone"})
+    phone_index: Mapped[bytes | str] = mapped_column(PHONE_CODE_INDEX)
+    failures: Mapped[int] = mapped_column(server_default=text("0"), comment="Number of wrong attempts")
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime]
+    used_at: Mapped[datetime | None]
 
 
 class FormerContact(Entity):

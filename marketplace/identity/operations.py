@@ -154,8 +154,9 @@ def update_profile(
         columns["notification_preferences"] = merge_preferences(
             profile.notification_preferences, columns["notification_preferences"]
         )
-    if "phone" in columns:
+    if "phone" in columns and columns["phone"] != profile.phone:
         _INSERT_FORMER_PHONE.run(session, user_id=user_id, phone=columns["phone"], now=now)
+        columns["phone_verified_at"] = None
     old_image_id = profile.avatar_image_id
     changed = {name: value for name, value in columns.items() if getattr(profile, name) != value}
     if changed:
@@ -167,6 +168,20 @@ def update_profile(
     if old_image_id is not None and profile.avatar_image_id != old_image_id:
         release_images(session, image_ids=[old_image_id], now=now)
     return queries.fetch_profile(session, user_id=user_id, media_base_url=media_base_url)
+
+
+def set_verified_phone(session: Session, *, user_id: UUID, phone: str, now: datetime) -> None:
+    """Store a phone number that the user proved to have. The caller locks the profile.
+
+    :param phone: in international format; no other profile has this number as verified
+    """
+    _INSERT_FORMER_PHONE.run(session, user_id=user_id, phone=phone, now=now)
+    session.execute(
+        update(Profile)
+        .where(Profile.id == user_id)
+        .values(phone=phone, phone_verified_at=now, revision=Profile.revision + 1, updated_at=now),
+        execution_options={"synchronize_session": False},
+    )
 
 
 def add_address(

@@ -294,6 +294,20 @@ class Settings:
         parse=_parse_smtp_url,
         secret=True,
     )
+    sms_url: str = _setting(
+        "", "The base URL of the SMS gateway's API (Termii's format).", parse=_parse_http_url, required=True
+    )
+    sms_api_key: str = _setting("", "The API key for SMS_URL.", secret=True, required=True)
+    sms_sender_id: str = _setting(
+        "Campus",
+        "The sender that phones show for SMS, registered with the SMS gateway.",
+        parse=_matching(r"[A-Za-z0-9 ]{3,11}", "must be 3 to 11 letters, digits and spaces"),
+    )
+    sms_channel: str = _setting(
+        "dnd",
+        "The route of SMS: `dnd` also reaches numbers on the do-not-disturb list, `generic` does not.",
+        parse=_one_of("dnd", "generic"),
+    )
     functions_key: str = _setting(
         "",
         "The bearer keys for /functions/v1/…, separated by commas, each at least 32 characters. All keys are valid.",
@@ -312,7 +326,10 @@ class Settings:
         parse=_parse_email_domains,
     )
     delivery_pin_key: str = _setting(
-        "", "The key for deriving delivery PINs, at least 32 characters.", secret=True, required=True
+        "",
+        "The key for deriving delivery PINs and phone codes, at least 32 characters.",
+        secret=True,
+        required=True,
     )
     cursor_key: str = _setting(
         "", "The key for signing paging cursors, at least 32 characters.", secret=True, required=True

@@ -35,6 +35,7 @@ SETTINGS_HELP = """environment:
   IDENTITY_AUDIENCE       the aud of access tokens (campus-marketplace)
   CORS_ORIGINS            browser pages that may call the identity provider (empty: none)
   AI_KEY                  API key of the AI provider (empty: no key needed)
+  SMS_API_KEY             API key of the SMS gateway (empty: any key)
 """
 
 
@@ -45,8 +46,8 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="python -m sandbox.providers",
-        description="The sandbox payment gateway (/gateway), identity provider (/identity), AI provider (/ai) and"
-        " chat (/chat).",
+        description="The sandbox payment gateway (/gateway), identity provider (/identity), AI provider (/ai),"
+        " chat (/chat) and SMS gateway (/sms).",
         epilog=SETTINGS_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -72,6 +73,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             identity=server.identity_issuer,
             ai=server.ai_url,
             chat=server.chat_url,
+            sms=server.sms_url,
         )
         stop.wait()
     log.info("sandbox providers stopped")
@@ -91,6 +93,7 @@ def _server(options: argparse.Namespace, environment: Mapping[str, str]) -> Prov
         public_url=environment.get("SANDBOX_PUBLIC_URL") or None,
         audience=environment.get("IDENTITY_AUDIENCE") or DEFAULT_AUDIENCE,
         ai_key=environment.get("AI_KEY", ""),
+        sms_key=environment.get("SMS_API_KEY", ""),
         cors_origins=_origins(environment.get("CORS_ORIGINS", "")),
         fee_bearer=_fee_bearer(fee_bearer),
         retry_scale=_number(environment, "SANDBOX_RETRY_SCALE", context.DEFAULT_RETRY_SCALE),

@@ -2,13 +2,12 @@
 
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from flask import Flask
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
@@ -33,6 +32,8 @@ from sandbox.providers.gateway.context import (
 )
 from sandbox.providers.identity.app import create_app as create_identity_app
 from sandbox.providers.identity.context import Identity
+from sandbox.providers.sms.app import create_app as create_sms_app
+from sandbox.providers.sms.context import SmsGateway
 from sandbox.providers.store import Store
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ class ProvidersServer:
         hang_seconds: float = DEFAULT_HANG_SECONDS,
         webhook_timeout_seconds: float = DEFAULT_WEBHOOK_TIMEOUT_SECONDS,
         ai_key: str = "",
+        sms_key: str = "",
         cors_origins: tuple[str, ...] = (),
         clock: Clock = system_clock,
     ) -> None:
@@ -161,6 +163,7 @@ class ProvidersServer:
         :param webhook_url: destination of events, by default the webhook of ``public_base_url``
         :param public_base_url: address of the application that uses the providers
         :param ai_key: the AI provider's API key; empty means that no key is needed
+        :param sms_key: the SMS gateway's API key; empty means that any key is accepted
         :param cors_origins: origins of the browser pages that may call the identity provider
         :param public_url: the providers' address for clients, if a proxy is in front
         :raises PortUnavailableError: the server cannot listen on the address
@@ -177,8 +180,10 @@ class ProvidersServer:
         self.identity_issuer = f"{self.url}/identity"
         self.ai_url = f"{self.url}/ai"
         self.chat_url = f"{self.url}/chat"
+        self.sms_url = f"{self.url}/sms"
         self.chat = Chat(hang_seconds=hang_seconds, stopping=self._stopping)
         self.ai = AiProvider(key=ai_key, hang_seconds=hang_seconds, stopping=self._stopping)
+        self.sms = SmsGateway(key=sms_key, hang_seconds=hang_seconds, stopping=self._stopping)
         self._stores: list[Store] = []
         self._thread: threading.Thread | None = None
         try:
@@ -209,11 +214,15 @@ class ProvidersServer:
                 allowed_origins=AllowedOrigins(cors_origins),
             )
             self._in_flight = InFlight(
-                _compose(
-                    create_gateway_app(self.gateway),
-                    create_identity_app(self.identity),
-                    create_ai_app(self.ai),
-                    create_chat_app(self.chat),
+                DispatcherMiddleware(
+                    _root,
+                    {
+                        "/gateway": create_gateway_app(self.gateway),
+                        "/identity": create_identity_app(self.identity),
+                        "/ai": create_ai_app(self.ai),
+                        "/chat": create_chat_app(self.chat),
+                        "/sms": create_sms_app(self.sms),
+                    },
                 )
             )
             self._server = make_server(
@@ -269,10 +278,6 @@ class ProvidersServer:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-
-def _compose(gateway: Flask, identity: Flask, ai: Flask, chat: Flask) -> Callable[..., Iterable[bytes]]:
-    return DispatcherMiddleware(_root, {"/gateway": gateway, "/identity": identity, "/ai": ai, "/chat": chat})
 
 
 def _root(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:

@@ -2,6 +2,8 @@
 
 OPERATION_IDS = {
     "POST /api/users/me/images": "uploadUserImage",
+    "POST /api/users/me/phone/code": "requestPhoneCode",
+    "POST /api/users/me/phone/confirm": "confirmPhone",
     "GET /api/admin/users": "listPeople",
     "GET /api/admin/users/{userId}": "getPerson",
     "PUT /api/admin/users/{userId}/staff-role": "grantStaffRole",

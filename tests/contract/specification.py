@@ -160,6 +160,8 @@ PAYMENTS_AND_PAYOUTS = (
 USERS_AND_VENDORS = (
     Row("GET", "/api/users/me", ANY_STATUS),
     Row("PUT", "/api/users/me", AUTHENTICATED, "30/minute"),
+    Row("POST", "/api/users/me/phone/code", AUTHENTICATED, "10/minute", waits=True),
+    Row("POST", "/api/users/me/phone/confirm", AUTHENTICATED, "10/minute"),
     Row("POST", "/api/users/me/images", AUTHENTICATED, "60/15 minute", waits=True),
     Row("GET", "/api/users/me/addresses", AUTHENTICATED),
     Row("POST", "/api/users/me/addresses", AUTHENTICATED, "20/minute"),

@@ -141,8 +141,13 @@ class TestGateway:
         return HttpTransferGateway(replace(settings, **self.settings() | changed))
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that point to this proxy."""
-        return {"gateway_url": self.proxy.url, "gateway_secret_key": GATEWAY_KEY, **_TIMEOUT}
+        """Return the settings that point to this proxy and to the SMS gateway of the same server."""
+        return {
+            "gateway_url": self.proxy.url,
+            "gateway_secret_key": GATEWAY_KEY,
+            "sms_url": self.server.sms_url,
+            **_TIMEOUT,
+        }
 
     def call(self, method: str, path: str, **options: Any) -> Any:
         """Call the gateway directly, without the proxy, and return the response's data."""

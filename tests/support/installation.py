@@ -51,6 +51,8 @@ class Installation:
             "S3_SECRET_ACCESS_KEY": storage.secret_access_key,
             "GATEWAY_URL": providers.gateway_url,
             "GATEWAY_SECRET_KEY": GATEWAY_KEY,
+            "SMS_URL": providers.sms_url,
+            "SMS_API_KEY": _KEY,
             "IDENTITY_ISSUER": providers.identity_issuer,
             "IDENTITY_JWKS_URL": f"{providers.identity_issuer}/.well-known/jwks.json",
             "DELIVERY_PIN_KEY": _KEY,

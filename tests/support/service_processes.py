@@ -98,6 +98,7 @@ class ServiceProcesses:
             "DATABASE_URL": self.postgres.url,
             "REDIS_URL": self.valkey.url,
             "GATEWAY_URL": self.providers.gateway_url,
+            "SMS_URL": self.providers.sms_url,
             "GATEWAY_SECRET_KEY": GATEWAY_KEY,
             "IDENTITY_ISSUER": self.providers.identity_issuer,
             "IDENTITY_JWKS_URL": f"{self.providers.identity_issuer}/.well-known/jwks.json",

@@ -6,11 +6,14 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import func, select, text
 
 from marketplace.background.schedule import LEASE, OTHER_QUEUES_DELAY
 from marketplace.idempotency import operations as idempotency
 from marketplace.idempotency.operations import KeyScope
+from marketplace.identity import phone_verification
+from marketplace.identity.models import PhoneCode
+from marketplace.identity.operations import create_profile
 from marketplace.infra.db import Database
 from marketplace.kernel import queues
 from marketplace.services import Services
@@ -122,6 +125,29 @@ def test_idempotency_keys_are_deleted_after_a_day(
     run_now("purge-idempotency-keys", paying_services, relay, now=EARLY + timedelta(hours=23, minutes=59))
     assert kept() == 1
     run_now("purge-idempotency-keys", paying_services, relay, now=EARLY + timedelta(hours=24))
+    assert kept() == 0
+
+
+def test_phone_codes_are_deleted_after_two_days(
+    relay: Dispatcher, paying_services: Services, database: Database
+) -> None:
+    user_id = uuid4()
+    database.in_transaction(create_profile, user_id=user_id, email=None, name=None, now=EARLY)
+    database.in_transaction(
+        phone_verification.issue_code,
+        user_id=user_id,
+        phone="+2348030000001",
+        key="of-the-tests-only",
+        now=EARLY,
+    )
+
+    def kept() -> int:
+        with database.reading() as session:
+            return session.scalar(select(func.count()).where(PhoneCode.user_id == user_id)) or 0
+
+    run_now("purge-phone-codes", paying_services, relay, now=EARLY + timedelta(days=2))
+    assert kept() == 1
+    run_now("purge-phone-codes", paying_services, relay, now=EARLY + timedelta(days=2, seconds=1))
     assert kept() == 0
 
 

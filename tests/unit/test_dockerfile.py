@@ -175,6 +175,8 @@ def production_environment(root: Path, **more: str) -> dict[str, str]:
         "S3_SECRET_ACCESS_KEY": "secret",
         "GATEWAY_URL": "https://gateway.example.com",
         "GATEWAY_SECRET_KEY": "sk_live_of_a_test",
+        "SMS_URL": "https://sms.example.com",
+        "SMS_API_KEY": "s" * 32,
         "IDENTITY_ISSUER": "https://identity.example.com",
         "IDENTITY_JWKS_URL": "https://identity.example.com/jwks.json",
         "DELIVERY_PIN_KEY": "p" * 32,

@@ -112,6 +112,9 @@ REASONS = {
     "TooManyUnpaidOrdersError": "too-many-unpaid-orders",
     "UnknownBankAccountError": "unknown-bank-account",
     "VerifiedStoreRequiredError": "verified-store-required",
+    "PhoneAlreadyVerifiedError": "phone-already-verified",
+    "NoValidCodeError": "no-valid-code",
+    "WrongCodeError": "wrong-code",
     "WrongPinError": "wrong-pin",
 }
 

@@ -25,6 +25,8 @@ PRODUCTION = {
     "S3_SECRET_ACCESS_KEY": "secret",
     "GATEWAY_URL": "https://gateway.example",
     "GATEWAY_SECRET_KEY": "sk_live_of_the_tests_only",
+    "SMS_URL": "https://sms.example",
+    "SMS_API_KEY": "of-the-tests-only-sms",
     "MESSAGING_APP_SECRET": "of-the-tests-only",
     "IDENTITY_ISSUER": "https://identity.example/",
     "IDENTITY_JWKS_URL": "https://identity.example/keys",
@@ -34,6 +36,9 @@ PRODUCTION = {
     **KEY_VARIABLES,
 }
 BAD = [
+    ("SMS_URL", "sms.example", "must be a URL"),
+    ("SMS_SENDER_ID", "Campus Market", "must be 3 to 11 letters"),
+    ("SMS_CHANNEL", "voice", "must be one of dnd, generic"),
     ("GATEWAY_WEBHOOK_ADDRESSES", ",", "must be IP addresses or networks"),
     ("GATEWAY_WEBHOOK_ADDRESSES", "gateway.example", "does not appear to be an IPv4 or IPv6 network"),
     ("GATEWAY_WEBHOOK_ADDRESSES", "203.0.113.7/24", "has host bits set"),

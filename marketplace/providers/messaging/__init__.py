@@ -1,1 +1,1 @@
-"""Messaging providers: channels for alerts."""
+"""Messaging providers: channels for alerts, and the SMS gateway."""

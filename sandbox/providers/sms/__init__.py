@@ -1,0 +1,1 @@
+"""A simulated SMS gateway that receives messages, charges a balance and displays the latest messages."""
