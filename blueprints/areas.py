@@ -4,6 +4,7 @@ from blueprints.alerts import routes as alerts
 from blueprints.background import routes as background
 from blueprints.cart import routes as cart
 from blueprints.catalog.browse import routes as browse
+from blueprints.catalog.favorites import routes as favorites
 from blueprints.catalog.moderation import routes as moderation
 from blueprints.catalog.products import routes as products
 from blueprints.catalog.promotions import routes as promotions
@@ -54,6 +55,7 @@ AREAS: tuple[ContractBlueprint, ...] = (
     reconciliation.area,
     payout_batches.area,
     users.area,
+    favorites.area,
     reviews.store_area,
     reviews.product_area,
     reviews.author_area,

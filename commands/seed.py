@@ -12,7 +12,17 @@ from sqlalchemy.orm import Session
 from commands.console.database import build_services
 from commands.console.failures import CommandFailedError
 from commands.console.progress import Stages
-from commands.seeding import orders, people, pictures, products, promotions, referrals, reviews, staff_work
+from commands.seeding import (
+    favorites,
+    orders,
+    people,
+    pictures,
+    products,
+    promotions,
+    referrals,
+    reviews,
+    staff_work,
+)
 from commands.seeding.categories import load_categories
 from commands.seeding.loading import ProgressCallback
 from marketplace.catalog import cache_tags
@@ -114,14 +124,15 @@ def seed_database(services: Services, *, product_count: int, now: datetime, stag
     reviewed = services.database.in_transaction(reviews.load_reviews)
     # Orders come first, because they were placed at regular prices before any sale.
     promoted = services.database.in_transaction(promotions.load_promotions, now=now)
+    liked = services.database.in_transaction(favorites.load_favorites, now=now)
     referred = services.database.in_transaction(referrals.load_referrals, now=now)
     filed = services.database.in_transaction(staff_work.load_staff_work, now=now)
     # Query plans for empty tables are slow.
     with services.database.reading() as session, driver_cursor(session) as cursor:
         cursor.execute(f"ANALYZE {', '.join(metadata.tables)}")
     return (
-        f"Added {added} products, {placed} orders, {reviewed} reviews, {promoted} promotions, {referred} referrals and"
-        f" {filed} items of staff work."
+        f"Added {added} products, {placed} orders, {reviewed} reviews, {liked} favourites, {promoted} promotions,"
+        f" {referred} referrals and {filed} items of staff work."
         f" The demo data now has {product_count} products."
     )
 

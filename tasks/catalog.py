@@ -1,4 +1,4 @@
-"""Tasks of the catalog: screening of listings, promotions, images, search and statistics."""
+"""Tasks of the catalog: screening of listings, promotions, favourites, images, search and statistics."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -8,6 +8,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from marketplace.catalog.favorites import announce, changes as favorite_changes
 from marketplace.catalog.moderation import automated_review
 from marketplace.catalog.promotions import common as promotions, flash_sales
 from marketplace.catalog.search import index_maintenance
@@ -36,6 +37,12 @@ def handle_promotion_boundary(session: Session, payload: dict[str, Any], now: da
     if "productId" in payload:
         flash_sales.on_boundary(session, product_id=UUID(payload["productId"]), now=now)
     drop_cached(session, *payload["tags"])
+
+
+@handler(favorite_changes.CHANGED_TOPIC)
+def announce_favorite_change(session: Session, payload: dict[str, Any], now: datetime) -> None:
+    """Notify people of price drops and restocks of their favourites."""
+    announce.announce_change(session, payload=payload, now=now)
 
 
 # A separate queue, because the queue of the screening may be stuck.

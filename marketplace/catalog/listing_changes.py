@@ -1,4 +1,4 @@
-"""Steps that changes of a listing by vendors and by staff share: deletion and cache invalidation."""
+"""Steps that changes of a listing by vendors and by staff share: deletion and publication of the change."""
 
 from datetime import datetime
 from uuid import UUID
@@ -6,6 +6,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from marketplace.catalog import cache_tags, states
+from marketplace.catalog.favorites import changes as favorite_changes
 from marketplace.catalog.models import Product
 from marketplace.infra.cache import drop_cached
 
@@ -21,10 +22,17 @@ def mark_deleted(product: Product, *, now: datetime) -> None:
     product.deleted_at = product.updated_at = now
 
 
-def drop_stale_listing_caches(
-    session: Session, product: Product, *, old_status: str, old_category_id: UUID | None = None
+def propagate_listing_change(
+    session: Session,
+    product: Product,
+    *,
+    old_status: str,
+    old_category_id: UUID | None = None,
+    now: datetime,
 ) -> None:
-    """Drop cached content that a changed listing made stale, after the commit.
+    """Drop cached content that a changed listing made stale, and have favourites of the listing checked.
+
+    Both happen after the commit.
 
     :param product: the listing after the change
     :param old_status: the status before the change
@@ -35,3 +43,5 @@ def drop_stale_listing_caches(
         drop_cached(session, cache_tags.PRODUCTS)
     if was_shown != is_shown or (is_shown and old_category_id not in (None, product.category_id)):
         drop_cached(session, cache_tags.CATEGORIES)
+    if is_shown:
+        favorite_changes.enqueue_change(session, product_ids=[product.id], now=now)

@@ -3,7 +3,7 @@
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, Computed, ForeignKey, Index, text
+from sqlalchemy import CheckConstraint, Computed, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.infra.db import Base, CreatedAt, Entity, Timestamped
@@ -146,6 +146,9 @@ class Product(Timestamped, Entity):
     published_at: Mapped[datetime | None]
     revision: Mapped[int] = mapped_column(server_default=text("1"))
     deleted_at: Mapped[datetime | None]
+    restocked_at: Mapped[datetime | None] = mapped_column(
+        comment="When the sold-out product last had units again; null if never"
+    )
 
 
 class ProductImage(Base):
@@ -157,6 +160,25 @@ class ProductImage(Base):
     product_id: Mapped[UUID] = mapped_column(ForeignKey("products.id"), primary_key=True)
     position: Mapped[int] = mapped_column(primary_key=True)
     image_id: Mapped[UUID] = mapped_column(ForeignKey("images.id"), index=True)
+
+
+class Favorite(Entity):
+    """A product among the favourites of a person, with the last announcements to the person."""
+
+    __tablename__ = "favorites"
+    __table_args__ = (
+        UniqueConstraint("product_id", "user_id"),
+        Index("ix_favorites_user", "user_id", text("created_at DESC"), text("id DESC")),
+        CheckConstraint("known_price_minor > 0", name="known_price"),
+    )
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
+    product_id: Mapped[UUID] = mapped_column(ForeignKey("products.id"))
+    known_price_minor: Mapped[int] = mapped_column(
+        comment="The price in kobo at the time of the favourite, or of the last announced price drop"
+    )
+    announced_restock_at: Mapped[datetime | None] = mapped_column(comment="The last restock announced")
+    created_at: Mapped[CreatedAt]
 
 
 class BannedTerm(Entity):

@@ -3,14 +3,16 @@
 Code that locks several products locks the rows in the order of their ids, which avoids deadlocks.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.commission_rates import COMMISSION_RATE_SQL
+from marketplace.catalog.favorites import changes as favorite_changes
 from marketplace.catalog.sale_price import PRICE_COLUMNS_SQL, PricedRow
 from marketplace.infra.sql.statements import Prepared, Statement
 
@@ -23,6 +25,9 @@ _UPDATE_STOCK_SQL = """
     )
     UPDATE products p SET {change} FROM m WHERE p.id = m.id
 """
+_RESTOCKED_AT_SQL = (
+    "restocked_at = CASE WHEN p.available <= 0 THEN CAST(:now AS timestamptz) ELSE p.restocked_at END"
+)
 
 
 @dataclass(frozen=True)
@@ -81,24 +86,31 @@ def reserve_stock(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
     )
 
 
+@dataclass(frozen=True)
+class _ReturnedStock:
+    """A product whose units returned, and the available units before the change."""
+
+    id: UUID
+    available_before: int
+
+
 _RELEASE_RESERVATION = Statement(
     text(
-        _UPDATE_STOCK_SQL.format(change="reserved = p.reserved - m.n")
-        + " RETURNING p.available - m.n AS available"
-    )
+        _UPDATE_STOCK_SQL.format(change=f"reserved = p.reserved - m.n, {_RESTOCKED_AT_SQL}")
+        + " RETURNING p.id, p.available - m.n AS available_before"
+    ),
+    row=_ReturnedStock,
 )
 
 
-def release_reservation(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
+def release_reservation(session: Session, *, quantities: Mapping[UUID, int], now: datetime) -> bool:
     """Release reserved stock of an order that was not completed.
 
     :param quantities: units by product
     :return: whether a sold-out product is available again
     """
-    return any(
-        available == 0
-        for available in _RELEASE_RESERVATION.scalars(session, **_quantity_parameters(quantities))
-    )
+    returned = _RELEASE_RESERVATION.all(session, **_quantity_parameters(quantities), now=now)
+    return _announce_restock(session, returned, now=now)
 
 
 _CONSUME_STOCK = Prepared(
@@ -121,20 +133,31 @@ def consume_stock(session: Session, *, quantities: Mapping[UUID, int]) -> None:
 _RESTOCK = Statement(
     text(
         _UPDATE_STOCK_SQL.format(
-            change="quantity = least(p.quantity + m.n, 100000), popularity = greatest(p.popularity - m.n, 0)"
+            change="quantity = least(p.quantity + m.n, 100000), popularity = greatest(p.popularity - m.n, 0), "
+            + _RESTOCKED_AT_SQL
         )
-        + " RETURNING p.available - m.n AS available"
-    )
+        + " RETURNING p.id, p.available - m.n AS available_before"
+    ),
+    row=_ReturnedStock,
 )
 
 
-def restock(session: Session, *, quantities: Mapping[UUID, int]) -> bool:
+def restock(session: Session, *, quantities: Mapping[UUID, int], now: datetime) -> bool:
     """Return the stock of a paid order that was cancelled. The quantity is capped at 100,000.
 
     :param quantities: units by product
     :return: whether a sold-out product is available again
     """
-    return any(available <= 0 for available in _RESTOCK.scalars(session, **_quantity_parameters(quantities)))
+    returned = _RESTOCK.all(session, **_quantity_parameters(quantities), now=now)
+    return _announce_restock(session, returned, now=now)
+
+
+def _announce_restock(session: Session, returned: Sequence[_ReturnedStock], *, now: datetime) -> bool:
+    """Have the favourites of restocked products checked, and return whether there are restocked products."""
+    restocked = [product.id for product in returned if product.available_before <= 0]
+    if restocked:
+        favorite_changes.enqueue_change(session, product_ids=restocked, now=now)
+    return bool(restocked)
 
 
 def _quantity_parameters(quantities: Mapping[UUID, int]) -> dict[str, list[UUID] | list[int]]:

@@ -26,6 +26,13 @@ PRODUCT_DELETED_TITLE = "Your listing was deleted"
 PRODUCT_DELETED_BODY = "Our staff deleted \u201c{listing}\u201d. Buyers can no longer see it."
 PRODUCT_DELETED_REASON = "Reason: {reason}"
 
+# Notifications to people about their favourites.
+
+FAVORITE_PRICE_DROPPED_TITLE = "Lower price of a favourite"
+FAVORITE_PRICE_DROPPED_BODY = "\u201c{listing}\u201d now costs {price}."
+FAVORITE_RESTOCKED_TITLE = "A favourite is back in stock"
+FAVORITE_RESTOCKED_BODY = "\u201c{listing}\u201d is available again for {price}."
+
 # Results of the listing review. Vendors read them beside the listing and in the notification.
 
 PREVIOUSLY_REJECTED = (
@@ -84,6 +91,10 @@ PRICE_FAR_BELOW_USUAL = (
     "The price is far below the usual price in this category."
     " Check the category, and check the price for a missing zero."
 )
+
+# Refusals of favourites.
+
+TOO_MANY_FAVORITES = "You can have at most {limit} favourites. Remove a favourite first."
 
 # Refusals of changes to listings and images.
 

@@ -9,7 +9,7 @@ from sqlalchemy import case, delete, select, update
 from sqlalchemy.orm import Session
 
 from marketplace.catalog import states, texts
-from marketplace.catalog.listing_changes import drop_stale_listing_caches, mark_deleted
+from marketplace.catalog.listing_changes import mark_deleted, propagate_listing_change
 from marketplace.catalog.models import Category, Product, ProductImage
 from marketplace.catalog.moderation import automated_review
 from marketplace.identity.permissions import MANAGE_PRODUCTS
@@ -145,7 +145,10 @@ def update_product(
     if not product.exclusive:
         _ensure_may_be_exclusive(caller, store, exclusive=changes.get("exclusive", False))
     old_status, old_category_id = product.status, product.category_id
+    was_sold_out = product.available == 0
     changed = _apply_changes(session, product, changes)
+    if was_sold_out and product.quantity > product.reserved:
+        product.restocked_at = now
     if image_ids is not None and list(image_ids) != _list_image_ids(session, product.id):
         keys = _resolve_image_keys(
             session, image_ids, owners={caller.id, store.user_id}, product_id=product.id
@@ -162,7 +165,9 @@ def update_product(
     if changed or product.status != old_status:
         product.revision += 1
         product.updated_at = now
-        drop_stale_listing_caches(session, product, old_status=old_status, old_category_id=old_category_id)
+        propagate_listing_change(
+            session, product, old_status=old_status, old_category_id=old_category_id, now=now
+        )
 
 
 def delete_product(
@@ -180,7 +185,7 @@ def delete_product(
     StaleRevisionError.check(product.revision, revision)
     old_status = product.status
     mark_deleted(product, now=now)
-    drop_stale_listing_caches(session, product, old_status=old_status)
+    propagate_listing_change(session, product, old_status=old_status, now=now)
 
 
 def _resolve_store(session: Session, *, caller: Caller, vendor_id: UUID | None) -> vendor_queries.Store:

@@ -14,15 +14,15 @@ from marketplace.orders.models import OrderItem
 from marketplace.orders.transitions import Actor, LockedOrder, fetch_remaining_units, record_escrow_refund
 
 
-def release_reservation(session: Session, *, order: LockedOrder) -> None:
+def release_reservation(session: Session, *, order: LockedOrder, now: datetime) -> None:
     """Release the reserved stock of a locked order that ends unpaid."""
     remaining_units = fetch_remaining_units(session, order_ids=[order.id])
-    if stock.release_reservation(session, quantities=remaining_units.by_product):
+    if stock.release_reservation(session, quantities=remaining_units.by_product, now=now):
         drop_cached(session, cache_tags.PRODUCTS)
     flash_sales.release_units(session, units_by_sale=remaining_units.by_sale)
 
 
-def mark_all_units_refunded(session: Session, *, order: LockedOrder, restock: bool) -> None:
+def mark_all_units_refunded(session: Session, *, order: LockedOrder, restock: bool, now: datetime) -> None:
     """Mark all remaining units of a locked, paid order as refunded.
 
     Units of a flash sale still count as sold in the sale.
@@ -30,7 +30,7 @@ def mark_all_units_refunded(session: Session, *, order: LockedOrder, restock: bo
     :param restock: whether the units return to stock
     """
     if restock:
-        _restock(session, fetch_remaining_units(session, order_ids=[order.id]).by_product)
+        _restock(session, fetch_remaining_units(session, order_ids=[order.id]).by_product, now=now)
     session.execute(
         update(OrderItem)
         .where(OrderItem.order_id == order.id, OrderItem.refunded_quantity < OrderItem.quantity)
@@ -59,7 +59,7 @@ def refund_partially(
     record_escrow_refund(session, order=order, amount_minor=amount_minor, actor=actor, note=reason, now=now)
     record_refunded_units(session, order=order, quantities=quantities)
     if quantities and order.shipped_at is None:
-        _restock(session, quantities)
+        _restock(session, quantities, now=now)
 
 
 def record_refunded_units(session: Session, *, order: LockedOrder, quantities: Mapping[UUID, int]) -> None:
@@ -75,6 +75,6 @@ def record_refunded_units(session: Session, *, order: LockedOrder, quantities: M
         )
 
 
-def _restock(session: Session, quantities: Mapping[UUID, int]) -> None:
-    if stock.restock(session, quantities=quantities):
+def _restock(session: Session, quantities: Mapping[UUID, int], *, now: datetime) -> None:
+    if stock.restock(session, quantities=quantities, now=now):
         drop_cached(session, cache_tags.PRODUCTS)

@@ -69,9 +69,9 @@ def cancel_order(
         | ({} if paid else _abandoned_payment_columns(order)),
     )
     if paid:
-        inventory.mark_all_units_refunded(session, order=order, restock=True)
+        inventory.mark_all_units_refunded(session, order=order, restock=True, now=now)
     else:
-        inventory.release_reservation(session, order=order)
+        inventory.release_reservation(session, order=order, now=now)
         _return_wallet_part(session, order, now=now)
 
 
@@ -115,7 +115,7 @@ def refund_fully(session: Session, *, order: LockedOrder, actor: Actor, reason: 
         escrow=EscrowTransition("refund", refunded_minor=order.escrow_balance_minor),
         columns={"refunded_at": now},
     )
-    inventory.mark_all_units_refunded(session, order=order, restock=order.shipped_at is None)
+    inventory.mark_all_units_refunded(session, order=order, restock=order.shipped_at is None, now=now)
 
 
 def expire_order(session: Session, *, order: LockedOrder, actor: Actor, now: datetime) -> None:
@@ -133,7 +133,7 @@ def expire_order(session: Session, *, order: LockedOrder, actor: Actor, now: dat
         now=now,
         columns={"expired_at": now} | _abandoned_payment_columns(order),
     )
-    inventory.release_reservation(session, order=order)
+    inventory.release_reservation(session, order=order, now=now)
     _return_wallet_part(session, order, now=now)
     notifications.notify_order_expired(session, order=order, now=now)
 

@@ -1,6 +1,8 @@
 """The ids of all operations. Generated clients name their methods by these ids, so an id never changes."""
 
 OPERATION_IDS = {
+    "GET /api/users/favorites": "listFavorites",
+    "POST /api/users/favorites/toggle": "toggleFavorite",
     "POST /api/users/me/images": "uploadUserImage",
     "POST /api/users/me/phone/code": "requestPhoneCode",
     "POST /api/users/me/phone/confirm": "confirmPhone",

@@ -167,8 +167,8 @@ USERS_AND_VENDORS = (
     Row("POST", "/api/users/me/addresses", AUTHENTICATED, "20/minute"),
     Row("PUT", "/api/users/me/addresses/:id", AUTHENTICATED, "20/minute"),
     Row("DELETE", "/api/users/me/addresses/:id", AUTHENTICATED, "20/minute"),
-    Row("GET", "/api/users/favorites", AUTHENTICATED, built=False),
-    Row("POST", "/api/users/favorites/toggle", AUTHENTICATED, "60/minute", built=False),
+    Row("GET", "/api/users/favorites", AUTHENTICATED),
+    Row("POST", "/api/users/favorites/toggle", AUTHENTICATED, "60/minute"),
     # The specification's misspelling, and the intended path.
     Row("POST", "/api/users/content-flagsu", AUTHENTICATED, "20/hour", shares="flags", built=False),
     Row("POST", "/api/users/content-flags", AUTHENTICATED, "20/hour", shares="flags", built=False),

@@ -20,7 +20,7 @@ OF_OWNERS = {
         "revision",
         "createdAt",
     ),
-    *("views", "cartAdds", "shares"),
+    *("views", "cartAdds", "shares", "favorites", "isFavorite"),
 }
 # An order has the fields of an address that were given, or those of a hub.
 OF_DESTINATIONS = {

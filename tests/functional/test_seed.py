@@ -37,6 +37,7 @@ CONTENT = {
     "order_items": "order_id, position, product_id, title, quantity, unit_price_minor",
     "reviews": "id, order_id, rating, text, reply_text, counted",
     "review_products": "review_id, product_id",
+    "favorites": "user_id, product_id, known_price_minor",
     "platform_proposals": "id, kind, payload",
     "payout_batches": "id, status, staged_by",
     "reconciliations": "id, status, gateway_minor",
@@ -49,7 +50,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> It
     with start_installation(tmp_path_factory.mktemp("installation"), addresses) as installation:
         installation.ok("db", "upgrade")
         output = installation.ok("seed")
-        assert "Added 300 products, 19 orders, 4 reviews, 17 promotions, 2 referrals" in output
+        assert "Added 300 products, 19 orders, 4 reviews, 8 favourites, 17 promotions, 2 referrals" in output
         assert "and 4 items of staff work" in output
         yield installation
 
@@ -189,7 +190,7 @@ def test_second_seed_adds_nothing(seeded: Installation, database: str) -> None:
     before = content(database)
     assert "nothing was done" in seeded.ok("seed", "--if-empty")
     assert (
-        "Added 0 products, 0 orders, 0 reviews, 0 promotions, 0 referrals and 0 items of staff work"
+        "Added 0 products, 0 orders, 0 reviews, 0 favourites, 0 promotions, 0 referrals and 0 items of staff work"
         in seeded.ok("seed")
     )
     assert content(database) == before

@@ -283,7 +283,10 @@ class StoreReputation(EstablishedStore):
 
 
 class ProductDetail(ProductCard):
-    """A product. The fields from `status` on are present for the owner and for staff who manage products."""
+    """A product. The fields from `status` on are present for the owner and for staff who manage products.
+
+    `isFavorite` is present for authenticated callers.
+    """
 
     description = fields.String(
         required=True,
@@ -316,6 +319,9 @@ class ProductDetail(ProductCard):
     related_items = fields.List(
         fields.Nested(ProductCard), required=True, metadata=doc("Other products of the category, at most 8.")
     )
+    is_favorite = fields.Boolean(
+        metadata=doc("Whether the product is among your favourites; absent without a token.", True)
+    )
     status = Choice(*_STATUSES, metadata=doc("Status of the listing.", "published"))
     status_reason = fields.String(allow_none=True)
     review_state = Choice(
@@ -335,6 +341,9 @@ class ProductDetail(ProductCard):
     views = StrictInteger(minimum=0)
     cart_adds = StrictInteger(minimum=0)
     shares = StrictInteger(minimum=0)
+    favorites = StrictInteger(
+        minimum=0, metadata=doc("Number of people with the product among their favourites.", 2)
+    )
 
 
 class CategoryNode(CampusOrCategory):

@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ClauseElement
 
 from marketplace.catalog.browse.listing import CARD_COLUMNS, build_card
-from marketplace.catalog.models import Product
+from marketplace.catalog.models import Favorite, Product
 from marketplace.catalog.sale_price import CURRENT_SALE_SQL, sale_view
 from marketplace.catalog.statistics import counters
 from marketplace.identity.permissions import MANAGE_PRODUCTS
@@ -97,6 +97,7 @@ _SELECT_DETAIL = Prepared(
             v.status AS vendor_status, v.on_vacation, v.vacation_until, v.vacation_note, v.completed_orders,
             v.response_seconds_sum, v.response_count, v.rating_sum AS vendor_rating_sum,
             v.rating_count AS vendor_rating_count, v.created_at AS vendor_since,
+            EXISTS (SELECT FROM favorites f WHERE f.product_id = p.id AND f.user_id = :caller_id) AS is_favorite,
             ARRAY(
                 SELECT ARRAY[CAST(i.id AS text), i.key, CAST(i.renditions AS text)]
                 FROM product_images n JOIN images i ON i.id = n.image_id
@@ -117,14 +118,20 @@ def fetch_product_detail(
 ) -> dict[str, Any]:
     """Fetch a product with its vendor's reputation and related products in two queries.
 
-    A third query reads the counters for the private view. Staff with the permission to manage products see the product
+    An authenticated caller also sees whether the product is a favourite. Further queries read the counters and the
+    number of favourites for the private view. Staff with the permission to manage products see the product
     in any state, with private fields. So does the owner, except for a deleted product. Everyone else sees a published
     product of an active store. Products of a store on vacation are visible but not orderable.
 
     :param caller: None for an anonymous request
     :raises NotFoundError: the product does not exist or is not visible to the caller
     """
-    row = found(_SELECT_DETAIL.first(session, product_id=product_id, now=now), "Product not found.")
+    row = found(
+        _SELECT_DETAIL.first(
+            session, product_id=product_id, caller_id=caller.id if caller else None, now=now
+        ),
+        "Product not found.",
+    )
     private = caller is not None and (
         caller.has_permission(MANAGE_PRODUCTS)
         or (str(caller.id) == row["user_id"] and row["status"] != "deleted")
@@ -133,9 +140,14 @@ def fetch_product_detail(
     if not (public or private):
         raise NotFoundError("Product not found.")
     view = _public_view(row, now=now, media_base_url=media_base_url, orderable=public)
+    if caller is not None:
+        view["is_favorite"] = row["is_favorite"]
     if private:
         view |= {name: row[name] for name in _PRIVATE_COLUMNS}
         view |= counters.fetch_totals(session, product_id=product_id)
+        view["favorites"] = session.scalar(
+            select(func.count()).select_from(Favorite).where(Favorite.product_id == product_id)
+        )
     view["related_items"] = [
         build_card(related)
         for related in _SELECT_RELATED.tuples(

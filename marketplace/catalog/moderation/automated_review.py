@@ -15,7 +15,7 @@ from sqlalchemy import Select, select, text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog import states, texts
-from marketplace.catalog.listing_changes import drop_stale_listing_caches
+from marketplace.catalog.listing_changes import propagate_listing_change
 from marketplace.catalog.models import BannedTerm, Product
 from marketplace.catalog.moderation import rules
 from marketplace.catalog.moderation.banned_word_matcher import BannedWords
@@ -257,7 +257,7 @@ def _publish_product(session: Session, product: Product, *, now: datetime) -> No
     old_status = product.status
     product.status = states.PRODUCT.target(product.status, "clear")
     mark_published(product, now=now)
-    drop_stale_listing_caches(session, product, old_status=old_status)
+    propagate_listing_change(session, product, old_status=old_status, now=now)
     notify_vendor(
         session,
         product,

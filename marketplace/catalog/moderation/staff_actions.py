@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.catalog import states, texts
-from marketplace.catalog.listing_changes import drop_stale_listing_caches, mark_deleted
+from marketplace.catalog.listing_changes import mark_deleted, propagate_listing_change
 from marketplace.catalog.models import Product
 from marketplace.catalog.moderation import automated_review
 from marketplace.identity.permissions import MANAGE_PRODUCTS
@@ -207,7 +207,7 @@ def _staff_action(
     yield
     product.revision += 1
     product.moderated_at = product.updated_at = act.now
-    drop_stale_listing_caches(session, product, old_status=old_status)
+    propagate_listing_change(session, product, old_status=old_status, now=act.now)
     record_audit_entry(
         session,
         act=act,

@@ -1,0 +1,1 @@
+"""Favourites of people: toggle and list products, announce price drops and restocks."""
