@@ -5,7 +5,7 @@ from decimal import Decimal
 from uuid import UUID
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, column, func, text
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import JSONB, ExcludeConstraint
 from sqlalchemy.orm import Mapped, mapped_column, query_expression
 
 from marketplace.identity.preferences import Preferences, resolve_preferences
@@ -185,3 +185,29 @@ class Address(Timestamped, Entity):
     phone: Mapped[str | None] = mapped_column(info={"personal": "phone"})
     is_default: Mapped[bool] = mapped_column(server_default=text("false"))
     deleted_at: Mapped[datetime | None]
+
+
+class RepShift(Timestamped, Entity):
+    """A weekly shift of a campus representative at a hub, in minutes since midnight in Nigerian time."""
+
+    __tablename__ = "rep_shifts"
+    __table_args__ = (
+        CheckConstraint("weekday BETWEEN 0 AND 6", name="weekday"),
+        CheckConstraint(
+            "starts_minute >= 0 AND ends_minute > starts_minute AND ends_minute <= 1440", name="minutes"
+        ),
+        # A representative is at one hub at a time.
+        ExcludeConstraint(
+            ("user_id", "="),
+            ("weekday", "="),
+            (text("int8range(starts_minute, ends_minute)"), "&&"),
+            using="gist",
+            name="ex_rep_shifts_user",
+        ),
+    )
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
+    hub_id: Mapped[UUID] = mapped_column(ForeignKey("hubs.id"), index=True)
+    weekday: Mapped[int] = mapped_column(comment="0 is Monday")
+    starts_minute: Mapped[int]
+    ends_minute: Mapped[int]

@@ -59,6 +59,13 @@ class Order(Timestamped, Entity):
         Index("ix_orders_total", "total_minor", "id"),
         Index("ix_orders_paid", text("paid_at NULLS FIRST"), "id"),
         Index("ix_orders_checkout", "checkout_id", postgresql_where=text("checkout_id IS NOT NULL")),
+        Index(
+            "ix_orders_open_pickups",
+            text("(shipping_address ->> 'hubId')"),
+            postgresql_where=text(
+                "delivery_method = 'pickup' AND status IN ('paid_escrow', 'processing', 'shipped')"
+            ),
+        ),
     )
 
     number: Mapped[str] = mapped_column(
