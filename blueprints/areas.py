@@ -2,6 +2,7 @@
 
 from blueprints.alerts import routes as alerts
 from blueprints.background import routes as background
+from blueprints.campuses import routes as campuses
 from blueprints.cart import routes as cart
 from blueprints.catalog.browse import routes as browse
 from blueprints.catalog.favorites import routes as favorites
@@ -66,6 +67,11 @@ AREAS: tuple[ContractBlueprint, ...] = (
     receiving.messaging_area,
     alerts.area,
     background.area,
+    campuses.area,
+    campuses.operations_area,
+    campuses.admin_area,
+    campuses.shift_area,
+    campuses.holiday_area,
     platform.area,
     platform.status_area,
     health.area,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from tasks import (
     alerts,
+    campuses,
     catalog,
     maintenance,
     payments,
@@ -16,7 +17,7 @@ from tasks import (
 from tasks.registry import OutboxHandler, PeriodicTask
 
 # Importing a module registers its tasks. A new module of tasks is added here.
-MODULES = (alerts, catalog, maintenance, payments, payouts, reconciliation, referrals, reviews)
+MODULES = (alerts, campuses, catalog, maintenance, payments, payouts, reconciliation, referrals, reviews)
 HANDLERS: Mapping[str, OutboxHandler] = registry.handlers
 PERIODIC_TASKS: tuple[PeriodicTask, ...] = tuple(task for _, task in sorted(registry.periodic_tasks.items()))
 

@@ -123,6 +123,7 @@ def _staff_with(*permissions: str, aal2: bool = False) -> Access:
 FINANCE = _staff_with(MANAGE_FINANCES)
 FINANCE_AAL2 = _staff_with(MANAGE_FINANCES, aal2=True)
 ORDER_STAFF = _staff_with(MANAGE_ORDERS)
+PLATFORM_STAFF = _staff_with(MANAGE_PLATFORM)
 # The kind of a proposal decides which of these permissions is necessary.
 PROPOSAL_STAFF = _staff_with(MANAGE_PLATFORM, MANAGE_FINANCES)
 PROPOSAL_STAFF_AAL2 = _staff_with(MANAGE_PLATFORM, MANAGE_FINANCES, aal2=True)

@@ -35,6 +35,7 @@ _STRAY_JOINERS = re.compile(
     r"(?<![^\x00-\u02ff\u200c\u200d])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\u02ff\u200c\u200d])"
 )
 _DIGITS = re.compile(r"-?[0-9]{1,18}")
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,3}(?:\.[0-9]{1,15})?", re.ASCII)
 _CAPITAL = re.compile(r"[A-Z]")
 # Fields that the specification spells with underscores.
 _SPELLED_WITH_UNDERSCORES = frozenset({"total_amount"})
@@ -312,6 +313,15 @@ class OpeningHours(fields.List[Any]):
             raise marshmallow.ValidationError(
                 {index: [reason] for index, reason in error.faults.items()}
             ) from error
+
+
+class DegreesParameter(Degrees):
+    """An angle in degrees in a query string, in decimal notation."""
+
+    def _deserialize(self, value: Any, attr: str | None, data: Any, **kwargs: Any) -> float:
+        if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
+            raise self.make_error("invalid", input=value)
+        return super()._deserialize(float(value), attr, data, **kwargs)
 
 
 class Identified(Schema):

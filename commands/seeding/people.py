@@ -2,16 +2,19 @@
 
 import random
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from uuid import UUID
 
+import orjson
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from commands.seeding.categories import ROOT_NAMES
 from commands.seeding.loading import copy_rows, load_data
 from marketplace.kernel.demo_ids import SeededKind, seeded_id
+from marketplace.kernel.opening_hours import LAGOS, WeeklyHours
 from marketplace.payouts.models import PayoutAccount
+from marketplace.platform.campuses.hubs import format_hours
 from sandbox.personas import EMAIL_DOMAIN, MAIN_CAMPUS, PERSONAS, SECOND_CAMPUS, STORE_NAMES, persona_named
 
 LOAD_VENDORS = 200
@@ -22,12 +25,30 @@ _BADGES = {"buyer": ["verified_student"], "vendor": ["verified_student", "verifi
 
 
 @dataclass(frozen=True)
+class OpeningData:
+    """Opening hours of some days of the week."""
+
+    days: tuple[str, ...]
+    opens: str
+    closes: str
+
+
+@dataclass(frozen=True)
 class HubData:
     """A hub for picking up orders."""
 
     name: str
     address: str
-    opening_hours: str
+    opening_hours: tuple[OpeningData, ...]
+
+    @property
+    def weekly_hours(self) -> WeeklyHours:
+        """The opening hours of the week."""
+        return WeeklyHours.parse(
+            {"day": day, "opens": opening.opens, "closes": opening.closes}
+            for opening in self.opening_hours
+            for day in opening.days
+        )
 
 
 @dataclass(frozen=True)
@@ -139,7 +160,9 @@ def load_people(session: Session, *, vendors: int, now: datetime) -> None:
     :param now: time from which ages are calculated
     """
     _load_campuses(session, now=now)
+    _load_holidays(session, now=now)
     _load_profiles(session, vendors=vendors, now=now)
+    _load_shifts(session, now=now)
     _load_stores(session, vendors=vendors, now=now)
     _load_payout_accounts(session, vendors=vendors, now=now)
     _load_addresses(session, now=now)
@@ -172,17 +195,62 @@ def _load_campuses(session: Session, *, now: datetime) -> None:
     copy_rows(
         session,
         "hubs",
-        ("id", "campus_id", "name", "address", "opening_hours", "latitude", "longitude", "updated_at"),
+        (
+            "id",
+            "campus_id",
+            "name",
+            "address",
+            "opening_hours",
+            "weekly_hours",
+            "latitude",
+            "longitude",
+            "updated_at",
+        ),
         [
             (
                 *(seeded_id(SeededKind.HUB, number), campus_id(campus.slug)),
-                *(hub.name, hub.address, hub.opening_hours),
+                *(hub.name, hub.address, format_hours(hub.weekly_hours)),
+                orjson.dumps(hub.weekly_hours.to_json()).decode(),
                 # Some hundred metres apart, near the centre of the campus.
                 round(campus.latitude + 0.0013 * number, 6),
                 round(campus.longitude + 0.0009 * number, 6),
                 now,
             )
             for number, (campus, hub) in enumerate(hubs, 1)
+        ],
+    )
+
+
+def _load_holidays(session: Session, *, now: datetime) -> None:
+    """Add a public holiday of next year for all campuses."""
+    copy_rows(
+        session,
+        "public_holidays",
+        ("id", "date", "name", "created_at", "updated_at"),
+        [
+            (
+                seeded_id(SeededKind.PUBLIC_HOLIDAY, 1),
+                date(now.astimezone(LAGOS).year + 1, 10, 1),
+                *("Independence Day", now, now),
+            )
+        ],
+    )
+
+
+def _load_shifts(session: Session, *, now: datetime) -> None:
+    """Let the campus representative be at the first hub every workday morning, and at the second on Saturday."""
+    rep = persona_named("campus-rep")
+    shifts = [*((1, weekday, 9 * 60, 13 * 60) for weekday in range(5)), (2, 5, 10 * 60, 14 * 60)]
+    copy_rows(
+        session,
+        "rep_shifts",
+        ("id", "user_id", "hub_id", "weekday", "starts_minute", "ends_minute", "created_at", "updated_at"),
+        [
+            (
+                *(seeded_id(SeededKind.REP_SHIFT, number), rep.user_id, seeded_id(SeededKind.HUB, hub)),
+                *(weekday, starts, ends, now, now),
+            )
+            for number, (hub, weekday, starts, ends) in enumerate(shifts, 1)
         ],
     )
 

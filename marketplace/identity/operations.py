@@ -20,7 +20,8 @@ from marketplace.kernel.errors import (
     ValidationError,
 )
 from marketplace.media.images import AVATAR, claim_images, release_images
-from marketplace.platform.models import Campus, CampusEmailDomain
+from marketplace.platform.campuses.email_domains import find_campus_of_email
+from marketplace.platform.models import Campus
 
 MAX_ADDRESSES = 20  # clients show the whole list
 
@@ -48,7 +49,7 @@ def create_profile(
     tombstone = select(ErasedIdentity.erased_at).where(ErasedIdentity.subject_index == str(user_id))
     if session.scalar(tombstone) is not None:
         raise AccountErasedError(texts.ACCOUNT_ERASED)
-    campus_id = _find_campus(session, email)
+    campus_id = find_campus_of_email(session, email)
     created: UUID | None = session.scalar(
         insert(Profile)
         .values(
@@ -66,11 +67,6 @@ def create_profile(
     return created is not None
 
 
-def _find_campus(session: Session, email: str | None) -> UUID | None:
-    domain = email.rpartition("@")[2].lower() if email else None
-    return session.scalar(select(CampusEmailDomain.campus_id).where(CampusEmailDomain.domain == domain))
-
-
 def complete_profile(
     session: Session, *, user_id: UUID, email: str | None, name: str | None, phone: str | None
 ) -> None:
@@ -78,7 +74,7 @@ def complete_profile(
 
     :param phone: an unverified number in international format
     """
-    given = {"email": email, "name": name, "phone": phone, "campus_id": _find_campus(session, email)}
+    given = {"email": email, "name": name, "phone": phone, "campus_id": find_campus_of_email(session, email)}
     filled = {field: func.coalesce(getattr(Profile, field), value) for field, value in given.items() if value}
     if filled:
         session.execute(
@@ -137,8 +133,10 @@ def update_profile(
     StaleRevisionError.check(profile.revision, revision)
     columns = dict(changes)
     campus_id = columns.get("campus_id")
-    if campus_id is not None and session.get(Campus, campus_id) is None:
-        raise ValidationError.of("campusId", "Campus not found.")
+    if campus_id not in (None, profile.campus_id):
+        campus = session.get(Campus, campus_id)
+        if campus is None or not campus.active:
+            raise ValidationError.of("campusId", "Campus not found.")
     if columns.get("avatar_image_id") is not None:
         [image] = claim_images(
             session,

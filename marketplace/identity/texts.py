@@ -1,4 +1,4 @@
-"""Texts of profiles, addresses and the verification of phone numbers."""
+"""Texts of profiles, addresses, the verification of phone numbers, and shifts of representatives."""
 
 TOO_MANY_ADDRESSES = "You can save at most {limit} addresses. Remove an address first."
 ACCOUNT_ERASED = "The personal data of this account was erased. The account cannot be used or created again."
@@ -14,3 +14,9 @@ SMS_NOT_SENT = "The SMS was not sent. Check the phone number, or try again in a 
 PHONE_CODE_SMS = (
     "{code} is your Campus Marketplace code. It expires in 10 minutes. Never share it with anyone."
 )
+
+HUB_NOT_FOUND = "Hub not found."
+NOT_A_REP = "Must be an active campus representative of the hub's campus."
+SHIFTS_OVERLAP = "The representative has another shift at this time."
+SHIFT_NOT_FOUND = "Shift not found."
+TOO_MANY_SHIFTS = "A hub can have at most {limit} shifts."

@@ -29,6 +29,8 @@ class SeededKind(IntEnum):
     RECONCILIATION = 18
     WEBHOOK = 19
     REVIEW = 25
+    PUBLIC_HOLIDAY = 26
+    REP_SHIFT = 27
 
 
 def seeded_id(kind: SeededKind, number: int) -> UUID:
@@ -66,6 +68,7 @@ ADMIN: Final = persona_id(5)
 FINANCE: Final = persona_id(7)
 FINANCE_2: Final = persona_id(8)
 MODERATOR: Final = persona_id(11)
+CAMPUS_REP: Final = persona_id(13)
 STUDENT: Final = seeded_id(SeededKind.PERSON, 1)
 
 # Rows that examples name. The order is the buyer's delivered order of the product. The store is the vendor persona's.
@@ -90,3 +93,5 @@ PAYOUT_BATCH: Final = seeded_id(SeededKind.PAYOUT_BATCH, 1)
 RECONCILIATION: Final = seeded_id(SeededKind.RECONCILIATION, 1)
 WEBHOOK: Final = seeded_id(SeededKind.WEBHOOK, 1)
 REVIEW: Final = seeded_id(SeededKind.REVIEW, 1)
+PUBLIC_HOLIDAY: Final = seeded_id(SeededKind.PUBLIC_HOLIDAY, 1)
+REP_SHIFT: Final = seeded_id(SeededKind.REP_SHIFT, 1)

@@ -18,6 +18,8 @@ REMAINDER_PAYMENT_WINDOW = timedelta(hours=24)
 # Fulfilment. An order past these deadlines is stuck: the admin table of orders shows officers the reason.
 ACCEPTANCE_DEADLINE = timedelta(hours=24)  # from payment to acceptance
 DELIVERY_DEADLINE = timedelta(days=14)  # from shipping to delivery
+# A parcel that waits longer at a hub is overdue in the hubs' operational view.
+HANDOVER_DEADLINE = timedelta(hours=48)  # from shipping to the handover at the hub
 
 # Delivery PIN
 MAX_PIN_ATTEMPTS = 5

@@ -132,7 +132,7 @@ NAMED_ALONGSIDE = (
     Row("GET", "/api/vendor-applications", staff_with("canManageVendors"), built=False),
     Row("GET", "/api/vendors/:id/reviews", PUBLIC),
     Row("POST", "/api/vendors/:id/reviews", AUTHENTICATED),
-    Row("GET", "/api/campuses/:id/hubs", PUBLIC, built=False),
+    Row("GET", "/api/campuses/:id/hubs", PUBLIC),
 )  # fmt: skip
 
 PAYMENTS_AND_PAYOUTS = (
@@ -232,7 +232,7 @@ PLATFORM_AND_HEALTH = (
     Row("GET", "/health", UNCHECKED, "unlimited", waits=True, built=False),
     Row("GET", "/api/status", PUBLIC, cache=30),
     Row("POST", "/api/csp-report", PUBLIC, "30/15 minute", built=False),
-    Row("GET", "/api/campus/operations/hubs", STAFF, built=False),
+    Row("GET", "/api/campus/operations/hubs", STAFF),
     Row("POST", "/api/platform/proposals", PROPOSALS, "10/minute"),
     Row("POST", "/api/platform/proposals/:id/approve", PROPOSALS_AAL2, "5/minute"),
     Row("GET", "/api/admin/queues", STAFF_AAL2),
@@ -248,7 +248,21 @@ FUNCTIONS = (
 
 # Routes for behaviour that the specification leaves open, such as how staff edit public content.
 PRODUCTS = "canManageProducts"
+PLATFORM = staff_with("canManagePlatform")
 ADDITIONS = (
+    Row("GET", "/api/campuses", PUBLIC),
+    Row("GET", "/api/admin/campuses", PLATFORM),
+    Row("POST", "/api/admin/campuses", PLATFORM, "30/minute"),
+    Row("PUT", "/api/admin/campuses/:id", PLATFORM, "30/minute"),
+    Row("POST", "/api/admin/campuses/:id/domains", PLATFORM, "30/minute"),
+    Row("DELETE", "/api/admin/campuses/:id/domains/:domain", PLATFORM, "30/minute"),
+    Row("POST", "/api/admin/campuses/:id/hubs", PLATFORM, "30/minute"),
+    Row("PUT", "/api/admin/campuses/:id/hubs/:hubId", PLATFORM, "30/minute"),
+    Row("POST", "/api/admin/rep-shifts", PLATFORM, "30/minute"),
+    Row("DELETE", "/api/admin/rep-shifts/:id", PLATFORM, "30/minute"),
+    Row("GET", "/api/admin/public-holidays", STAFF),
+    Row("POST", "/api/admin/public-holidays", PLATFORM, "30/minute"),
+    Row("PUT", "/api/admin/public-holidays/:id", PLATFORM, "30/minute"),
     Row("GET", "/api/flash-sales/all", staff_with(PRODUCTS)),
     Row("POST", "/api/flash-sales", staff_with(PRODUCTS)),
     Row("PUT", "/api/flash-sales/:id", staff_with(PRODUCTS)),

@@ -17,6 +17,7 @@ from marketplace.health import queries as health
 from marketplace.identity import permissions
 from marketplace.identity.queries import ACCOUNT_STATUSES, ROLES
 from marketplace.kernel.errors import CATALOG
+from marketplace.kernel.opening_hours import DAYS
 from marketplace.ledger.accounts import TRANSACTION_KINDS
 from marketplace.media import images
 from marketplace.orders import admin_table, states as order_states, transitions
@@ -38,6 +39,7 @@ _WORDS: dict[str, Iterable[str]] = {
     "Role": ROLES,
     "AccountStatus": ACCOUNT_STATUSES,
     "Permission": permissions.ALL,
+    "Weekday": DAYS,
     # Catalog
     "ProductStatus": sorted(catalog_states.PRODUCT.states),
     "ListingStatus": vendor_inventory.STATUSES,

@@ -306,7 +306,7 @@ def _resolve_delivery_address(
     :raises ValidationError: the address does not exist, or the hub is not on the vendor's campus
     """
     if delivery.method == "pickup":
-        hub = platform_queries.find_hub(session, hub_id=delivery.hub_id) if delivery.hub_id else None
+        hub = platform_queries.find_open_hub(session, hub_id=delivery.hub_id) if delivery.hub_id else None
         if hub is None or hub.campus_id != campus_id:
             raise ValidationError.of("hubId", "Must be a hub on the vendor's campus.")
         return {"hubId": str(hub.id), "hub": hub.name, "address": hub.address}

@@ -1,0 +1,1 @@
+"""Campuses, hubs, public holidays and shifts of representatives over HTTP."""

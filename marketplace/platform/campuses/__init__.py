@@ -1,0 +1,1 @@
+"""Campuses with e-mail domains, pickup hubs and public holidays."""
