@@ -19,6 +19,7 @@ from blueprints.http.fields import (
     Identified,
     NamedResource,
     OpeningHours,
+    OpeningHoursView,
     Revised,
     Schema,
     SingleLineText,
@@ -143,7 +144,7 @@ class _HubStatus(Identified):
     )
     latitude = fields.Float(required=True, allow_none=True)
     longitude = fields.Float(required=True, allow_none=True)
-    opening_hours = OpeningHours(
+    opening_hours = OpeningHoursView(
         required=True,
         allow_none=True,
         metadata=doc("Opening hours by day, in Nigerian time; null while unknown."),
@@ -289,7 +290,7 @@ class AddShift(_ShiftPeriod):
         try:
             [period] = WeeklyHours.parse([{"day": day, "opens": starts, "closes": ends}]).intervals
         except InvalidHoursError as error:
-            raise ValidationError("Must be after `starts`. A shift ends on the same day.", "ends") from error
+            raise ValidationError("Must be after `starts`, on the same day.", "ends") from error
         return data | {"period": period}
 
 

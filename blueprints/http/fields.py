@@ -294,8 +294,19 @@ class OpeningInterval(Schema):
     )
 
 
+class OpeningIntervalView(OpeningInterval):
+    """An interval of opening in a reply."""
+
+
+class OpeningHoursView(fields.List[Any]):
+    """The opening hours of a week in a reply: the intervals of ``WeeklyHours``."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(fields.Nested(OpeningIntervalView), **kwargs)
+
+
 class OpeningHours(fields.List[Any]):
-    """The opening hours of a week, loaded as ``WeeklyHours``. A reply gives the intervals of ``WeeklyHours``."""
+    """The opening hours of a week in a body, loaded as ``WeeklyHours``."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(

@@ -48,25 +48,6 @@ class OperatedHub(hubs.HubStatus):
         return sum(shift.on_duty for shift in self.shifts)
 
 
-_NO_PICKUPS = PickupCounts(0, 0, 0)
-# ``ix_orders_open_pickups`` has the same conditions.
-_COUNT_PICKUPS = Statement(
-    text(
-        """
-        SELECT count(*) AS waiting_pickups,
-            count(*) FILTER (WHERE status = 'shipped') AS awaiting_handover,
-            count(*) FILTER (WHERE status = 'shipped' AND shipped_at < :shipped_before) AS overdue_handovers,
-            shipping_address ->> 'hubId' AS hub_id
-        FROM orders
-        WHERE delivery_method = 'pickup' AND status IN ('paid_escrow', 'processing', 'shipped')
-            AND shipping_address ->> 'hubId' = ANY(:hub_ids)
-        GROUP BY shipping_address ->> 'hubId'
-        """
-    ),
-    row=_HubPickups,
-)
-
-
 def list_operated_hubs(
     session: Session, *, caller: Caller, campus: str | None, page: PageRequest, now: datetime
 ) -> Page:
@@ -91,6 +72,25 @@ def list_operated_hubs(
     )
     found_page = page_of(list(rows), request=page, position_of=lambda hub: [str(hub.id)])
     return Page(_operate(session, found_page.items, now=now), found_page.limit, found_page.next_position)
+
+
+_NO_PICKUPS = PickupCounts(0, 0, 0)
+# ``ix_orders_open_pickups`` has the same conditions.
+_COUNT_PICKUPS = Statement(
+    text(
+        """
+        SELECT count(*) AS waiting_pickups,
+            count(*) FILTER (WHERE status = 'shipped') AS awaiting_handover,
+            count(*) FILTER (WHERE status = 'shipped' AND shipped_at < :shipped_before) AS overdue_handovers,
+            shipping_address ->> 'hubId' AS hub_id
+        FROM orders
+        WHERE delivery_method = 'pickup' AND status IN ('paid_escrow', 'processing', 'shipped')
+            AND shipping_address ->> 'hubId' = ANY(:hub_ids)
+        GROUP BY shipping_address ->> 'hubId'
+        """
+    ),
+    row=_HubPickups,
+)
 
 
 def _operate(session: Session, rows: Sequence[Hub], *, now: datetime) -> list[OperatedHub]:

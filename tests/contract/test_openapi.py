@@ -364,6 +364,11 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         "address_id": address.get_json()["data"]["id"],
         "category_id": str(market.category_id),
         "campus_id": str(market.campus_id),
+        # Random ids: these officers do not manage the platform.
+        "hub_id": str(uuid4()),
+        "shift_id": str(uuid4()),
+        "holiday_id": str(uuid4()),
+        "domain": "example.edu",
         "vendor_id": str(store.id),
         "user_id": str(market.person()),
     }

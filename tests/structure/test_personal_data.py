@@ -44,6 +44,7 @@ NOT_PERSONAL = {
     "hubs.latitude": "a public place",
     "hubs.longitude": "a public place",
     "payout_accounts.bank_name": "a bank",
+    "public_holidays.name": "a holiday",
     "payout_halts.reason": "a finding of the service",
     "payout_transfer_intents.failure_reason": "one of the service's own texts",
     "periodic_tasks.name": "a task",

@@ -86,6 +86,7 @@ def test_dispatcher_has_a_handler_for_each_stored_topic() -> None:
     assert sorted(dispatcher.HANDLERS) == [
         "alert.send",
         "favorites.product-changed",
+        "campus.renamed",
         "order.refunded-in-full",
         "payout.ask",
         "payout.send",

@@ -37,7 +37,7 @@ class Service:
         self._key, self._client, self._listing = services.settings.cursor_key.encode(), app.test_client(), ""
         self._store = market.store()
         self._vendor, self._officer = bearer(self._store.user_id), bearer(market.staff("admin"))
-        self._product_id = market.product(self._store)
+        self._product_id, self._campus_id = market.product(self._store), market.campus_id
         with services.database.transaction() as session:
             self._batch_id = staged_batch(session, make_payees(session, 1))
 
@@ -50,6 +50,7 @@ class Service:
         path = re.sub(r"<uuid:vendor_id>", str(self._store.id), contract.path)
         path = re.sub(r"<uuid:batch_id>", str(self._batch_id), path)
         path = re.sub(r"<uuid:product_id>", str(self._product_id), path)
+        path = re.sub(r"<string:campus_id>", str(self._campus_id), path)
         roles = contract.access.roles
         staff = contract.access.permissions or (roles and "staff" in roles)
         query: dict[str, Any] = {"q": uuid4().hex} if path.endswith("/search") else {}
