@@ -85,8 +85,8 @@ def test_every_module_that_registers_tasks_is_imported() -> None:
 def test_dispatcher_has_a_handler_for_each_stored_topic() -> None:
     assert sorted(dispatcher.HANDLERS) == [
         "alert.send",
-        "favorites.product-changed",
         "campus.renamed",
+        "favorites.product-changed",
         "order.refunded-in-full",
         "payout.ask",
         "payout.send",

@@ -2,8 +2,8 @@
 
 from alembic import op
 
-revision = "1028"
-down_revision = "1027"
+revision = "1029"
+down_revision = "1028"
 branch_labels = None
 depends_on = None
 

@@ -5,8 +5,8 @@ from alembic import op
 
 from migrations.operations import build_index, validate_constraint
 
-revision = "1029"
-down_revision = "1028"
+revision = "1030"
+down_revision = "1029"
 branch_labels = None
 depends_on = None
 
