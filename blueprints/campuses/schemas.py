@@ -254,7 +254,7 @@ class ShiftPerson(Identified):
 
 
 class _ShiftPeriod(Schema):
-    day = Choice(*DAYS, required=True, metadata=doc("Day of the week.", "saturday"))
+    day = Choice(*DAYS, required=True, metadata=doc("Day of the week.", "sunday"))
     starts = fields.String(
         required=True,
         validate=FullMatch(TIME_PATTERN, error="Must be a time from 00:00 to 23:59."),

@@ -114,6 +114,8 @@ NOT_LISTINGS = {
     "/api/products/categories",  # tested separately below
     "/api/products/<uuid:product_id>/stats/<type>",  # shows nothing
     "/api/banners",  # shows no products
+    "/api/campuses",  # likewise
+    "/api/campuses/<string:campus_id>/hubs",  # likewise
     "/api/status",  # likewise
     "/api/vendors/profile/<uuid:vendor_id>",  # likewise
     "/api/vendors/<uuid:vendor_id>/reviews",  # likewise
