@@ -268,7 +268,7 @@ class Shop:
         claims = {"sub": str(uuid4()), "email": f"b{uuid4().hex[:12]}@north.example.edu"}
         token = issuer.send("POST", "/sandbox/token", {"persona": "nobody", "claims": claims})["access_token"]
         buyer = Connection(self._api, token)
-        body = {"hostel": "Moremi Hall", "roomNumber": "B204", "phone": "+2347000000001"}
+        body = {"hostel": "Moremi Hall", "roomNumber": "B204", "phone": "+2348030000001"}
         address = buyer.send("POST", "/api/users/me/addresses", body)["id"]
         buyer.close()
         return token, address

@@ -63,7 +63,7 @@ def _persona(
         user_id=persona_id(number),
         email=f"{name}@{EMAIL_DOMAIN}",
         full_name=full_name,
-        phone=f"+234700000{number:04d}",
+        phone=f"+234803{number:07d}",
         role=role,
         staff_role=staff_role,
         account_status=account_status,

@@ -89,7 +89,7 @@ def _sign_in(target: Target, narrator: Narrator) -> People:
 
 def _save_address(people: People, narrator: Narrator) -> dict[str, Any]:
     narrator.step("Save an address")
-    body = {"label": "Demo", "hostel": "Moremi Hall", "roomNumber": "B204", "phone": "+2347000000001"}
+    body = {"label": "Demo", "hostel": "Moremi Hall", "roomNumber": "B204", "phone": "+2348030000001"}
     address: dict[str, Any] = people.buyer.post(
         "/api/users/me/addresses", "id", "hostel", "roomNumber", body=body, expected=201
     )

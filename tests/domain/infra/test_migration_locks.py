@@ -359,7 +359,10 @@ def test_blocking_statements_of_migration_files_are_found(tmp_path: Path) -> Non
 
 def test_non_blocking_migrations_are_accepted_and_run_with_timeouts(copy: str, tmp_path: Path) -> None:
     query(copy, "INSERT INTO campuses (name, slug) VALUES ('C', 'c')")
-    hub = "INSERT INTO hubs (campus_id, name, address, opening_hours) SELECT id, 'H', 'A', 'always' FROM campuses"
+    hub = (
+        "INSERT INTO hubs (campus_id, name, address, opening_hours)"
+        " SELECT id, gen_random_uuid(), 'A', 'always' FROM campuses"
+    )
     for _ in range(5):
         query(copy, hub)
     config = write_migrations(tmp_path, copy, CAREFUL)

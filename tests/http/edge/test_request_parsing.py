@@ -156,7 +156,7 @@ def test_valid_body_is_normalized_and_renamed(probe: FlaskClient) -> None:
         ),
         ("website", ["shop", "ftp://shop.example", "javascript:alert(1)", "", 7, "https://x/" + "y" * 2000]),
         ("latitude", [90.001, -91, "5", True, []]),
-        ("phone", ["7", "", "+14155550100", 8031234567, "0803123456\u0667"]),
+        ("phone", ["7", "", "+2341234567890", 8031234567, "0803123456\u0667"]),
         ("tags", ["a", ["a", "a"], ["a", "b", "c", "d"], [""], [7], {"0": "a"}]),
         ("items", [{}, "x", [[]], ["x"], [None], [{}] * 6]),
     ],
