@@ -29,7 +29,7 @@ from marketplace.providers.messaging.sms import SmsGateway
 
 MAX_ATTEMPTS = 5
 VALIDITY = timedelta(minutes=10)
-# With 5 attempts a code, these limits leave a chance of 1 in 10,000 a day to guess the code of a foreign number.
+# With 5 attempts per code, 20 codes a day leave a chance of 1 in 10,000 to verify another person's number.
 MAX_CODES_PER_DAY = 20
 MAX_CODES_PER_MINUTE = 10
 _RETENTION = timedelta(days=2)
