@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from commands.seeding.categories import ROOT_NAMES
 from commands.seeding.loading import copy_rows, load_data
 from marketplace.kernel.demo_ids import SeededKind, seeded_id
-from marketplace.kernel.opening_hours import LAGOS, WeeklyHours
+from marketplace.kernel.opening_hours import DAYS, LAGOS, WeeklyHours
 from marketplace.payouts.models import PayoutAccount
 from marketplace.platform.campuses.hubs import format_hours
 from sandbox.personas import EMAIL_DOMAIN, MAIN_CAMPUS, PERSONAS, SECOND_CAMPUS, STORE_NAMES, persona_named
@@ -102,6 +102,10 @@ class PeopleData:
 
 _DATA = load_data("people", PeopleData)
 DEMO_VENDORS = len(_DATA.stores)
+_STORE_HOURS = WeeklyHours.parse(
+    [{"day": day, "opens": "08:00", "closes": "20:00"} for day in DAYS[:5]]
+    + [{"day": "saturday", "opens": "10:00", "closes": "16:00"}]
+)
 
 
 @dataclass(frozen=True)
@@ -295,18 +299,20 @@ def _load_profiles(session: Session, *, vendors: int, now: datetime) -> None:
 
 def _load_stores(session: Session, *, vendors: int, now: datetime) -> None:
     since = now - _MEMBERSHIP_AGE
+    # Every fourth store has no known hours.
+    hours = orjson.dumps(_STORE_HOURS.to_json()).decode()
     copy_rows(
         session,
         "vendor_profiles",
         (
             *("id", "user_id", "campus_id", "display_name", "slug", "description", "verified", "status"),
-            *("created_at", "updated_at"),
+            *("created_at", "updated_at", "weekly_hours"),
         ),
         [
             (
                 *(store.id, store.user_id, campus_id(store.campus), store.name, store.slug),
                 f"{store.owner} sells on {store.campus.title()} Campus. Orders before noon go out the same day.",
-                *(True, "active", since, since),
+                *(True, "active", since, since, None if store.number % 4 == 0 else hours),
             )
             for store in STORES[:vendors]
         ],

@@ -213,7 +213,7 @@ def apply_transition(
 ) -> None:
     """Apply a trigger to a locked order, and write the order's event.
 
-    The vendor's profile counts delivered orders, and sums up the time from payment to acceptance.
+    The vendor's profile counts delivered and failed orders, and sums up the time from payment to acceptance.
 
     :param trigger: a trigger of the order's state machine
     :param note: for the order's events
@@ -306,7 +306,7 @@ def _write_transition(
             "refunded": escrow.refunded_minor,
             "clawed_back": escrow.clawed_back_minor,
         }
-    counter = _VENDOR_COUNTERS.get(trigger) if target != order.status else None
+    counter = _vendor_counter(order, target, trigger, actor)
     _transition_statement(tuple(sorted(columns)), escrow is not None, counter).run(
         session,
         order_id=order.id,
@@ -330,12 +330,25 @@ def _write_transition(
 
 
 _COUNT_COMPLETED = "completed_orders = v.completed_orders + 1"
-# The changes of the vendor's profile by trigger.
-_VENDOR_COUNTERS = {
-    states.ACCEPT: """response_count = v.response_count + 1, response_seconds_sum = v.response_seconds_sum
-        + greatest(extract(epoch FROM CAST(:now AS timestamptz) - moved.paid_at), 0)::bigint""",
-    **{row.trigger: _COUNT_COMPLETED for row in states.ORDER.transitions if row.target == states.DELIVERED},
-}
+_COUNT_FAILED = "failed_orders = v.failed_orders + 1"
+_COUNT_RESPONSE = """response_count = v.response_count + 1, response_seconds_sum = v.response_seconds_sum
+    + greatest(extract(epoch FROM CAST(:now AS timestamptz) - moved.paid_at), 0)::bigint"""
+# A buyer's own cancellation and a payment that the bank took back are no failures of the store.
+_FAILURE_ACTORS = frozenset({"vendor", "staff", "system"})
+
+
+def _vendor_counter(order: LockedOrder, target: str, trigger: str, actor: Actor) -> str | None:
+    """Return the change of the vendor's profile that a transition causes, as SQL, or None."""
+    if target == order.status:
+        return None
+    if trigger == states.ACCEPT:
+        return _COUNT_RESPONSE
+    if target == states.DELIVERED:
+        return _COUNT_COMPLETED
+    was_paid = order.status != states.PENDING_PAYMENT
+    if target in (states.CANCELLED, states.REFUNDED) and was_paid and actor.role in _FAILURE_ACTORS:
+        return _COUNT_FAILED
+    return None
 
 
 @lru_cache(maxsize=64)

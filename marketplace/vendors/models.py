@@ -5,14 +5,14 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import ARRAY, BigInteger, CheckConstraint, FetchedValue, ForeignKey, Index, text
-from sqlalchemy.dialects.postgresql import TSVECTOR
+from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
 from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.infra.db import Entity, Timestamped
 
 
 class VendorProfile(Timestamped, Entity):
-    """A store. Other areas write the rating, the completed orders and the response times."""
+    """A store. Other areas write the rating, the completed and failed orders, and the response times."""
 
     __tablename__ = "vendor_profiles"
     __table_args__ = (
@@ -27,6 +27,7 @@ class VendorProfile(Timestamped, Entity):
             """,
             name="rating_counts",
         ),
+        CheckConstraint("is_weekly_hours(weekly_hours)", name="weekly_hours"),
         Index(
             "ix_vendor_profiles_search",
             "search",
@@ -48,6 +49,9 @@ class VendorProfile(Timestamped, Entity):
     policies: Mapped[dict[str, Any]] = mapped_column(
         server_default=text("'{}'"), comment="Texts by policy: returns, delivery, warranty"
     )
+    weekly_hours: Mapped[list[dict[str, str]] | None] = mapped_column(
+        JSONB(none_as_null=True), comment="Intervals of WeeklyHours; null while the hours are unknown"
+    )
     rating_sum: Mapped[int] = mapped_column(server_default=text("0"))
     rating_count: Mapped[int] = mapped_column(server_default=text("0"))
     rating_counts: Mapped[list[int]] = mapped_column(
@@ -56,6 +60,10 @@ class VendorProfile(Timestamped, Entity):
         comment="The numbers of ratings with 1, 2, 3, 4 and 5 stars",
     )
     completed_orders: Mapped[int] = mapped_column(server_default=text("0"))
+    failed_orders: Mapped[int] = mapped_column(
+        server_default=text("0"),
+        comment="Paid orders that the store, staff or the service ended without delivery",
+    )
     response_seconds_sum: Mapped[int] = mapped_column(
         server_default=text("0"), comment="The sum of times from payment to acceptance, in seconds"
     )

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel.contact_detection import detect_contacts
 from marketplace.kernel.errors import InvalidParam, NotFoundError, StaleRevisionError, ValidationError
+from marketplace.kernel.opening_hours import WeeklyHours
 from marketplace.vendors import texts
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import Vacation
@@ -22,6 +23,7 @@ class StoreProfileChanges:
 
     :param policies: texts by policy; None removes a policy, missing policies are unchanged
     :param end_vacation: reopen the store
+    :param clear_opening_hours: remove the opening hours
     """
 
     display_name: str | None = None
@@ -29,6 +31,8 @@ class StoreProfileChanges:
     policies: dict[str, str | None] | None = None
     vacation: Vacation | None = None
     end_vacation: bool = False
+    opening_hours: WeeklyHours | None = None
+    clear_opening_hours: bool = False
 
     def public_texts(self) -> dict[str, str]:
         """Return the public texts by API field name."""
@@ -106,6 +110,10 @@ def _changed_columns(store: VendorProfile, changes: StoreProfileChanges) -> dict
     if changes.policies is not None:
         policies = store.policies | changes.policies
         columns["policies"] = {name: value for name, value in policies.items() if value}
+    if changes.clear_opening_hours:
+        columns["weekly_hours"] = None
+    if changes.opening_hours is not None:
+        columns["weekly_hours"] = changes.opening_hours.to_json()
     if changes.end_vacation:
         columns |= {"on_vacation": False, "vacation_until": None, "vacation_note": None}
     if changes.vacation is not None:

@@ -8,9 +8,12 @@ from uuid import UUID
 from sqlalchemy import and_, any_, bindparam, func, not_, select, true
 from sqlalchemy.orm import Session
 
+from marketplace.identity.models import Profile
 from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.kernel.errors import ForbiddenError, NotFoundError
+from marketplace.kernel.opening_hours import OpenInterval, WeeklyHours
 from marketplace.kernel.ratings import average_rating
+from marketplace.vendors.figures import average_response_minutes, completion_rate
 from marketplace.vendors.models import VendorProfile
 
 # The policies of a store, by API field name.
@@ -114,7 +117,13 @@ class Vacation:
 
 @dataclass(frozen=True)
 class StoreProfile:
-    """The public profile of a store."""
+    """The public profile of a store.
+
+    :ivar opening_hours: None while the hours are unknown; then ``open_now`` is None too
+    :ivar open_now: whether the store answers now: within the opening hours, active and not on vacation
+    :ivar completion_rate: the delivered share of ended orders, from 0 to 1; None without ended orders
+    :ivar response_minutes: the average time from payment to acceptance; None without accepted orders
+    """
 
     id: UUID
     display_name: str
@@ -123,11 +132,18 @@ class StoreProfile:
     description: str
     policies: dict[str, str | None]
     vacation_mode: Vacation | None
+    opening_hours: tuple[OpenInterval, ...] | None
+    open_now: bool | None
+    opens_at: datetime | None
+    closes_at: datetime | None
     rating: float | None
     rating_count: int
     rating_counts: list[int]
     completed_orders: int
+    completion_rate: float | None
+    response_minutes: int | None
     verified: bool
+    verified_student: bool
     status: str
     revision: int
     member_since: datetime
@@ -143,11 +159,21 @@ def fetch_store_profile(
     :param now: a vacation ends automatically at ``vacation_until``
     :raises NotFoundError: the store does not exist, or is not public
     """
-    store = session.get(VendorProfile, vendor_id, populate_existing=True)
-    if store is None or (store.status != "active" and store.user_id != viewer_id):
+    row = session.execute(
+        select(VendorProfile, Profile.badges)
+        .join(Profile, Profile.id == VendorProfile.user_id)
+        .where(VendorProfile.id == vendor_id),
+        execution_options={"populate_existing": True},
+    ).first()
+    if row is None or (row[0].status != "active" and row[0].user_id != viewer_id):
         raise NotFoundError("Store not found.")
+    store, owner_badges = row
     until = store.vacation_until
     away = store.on_vacation and (until is None or until > now)
+    hours = None if store.weekly_hours is None else WeeklyHours.parse(store.weekly_hours)
+    # A store that takes no orders has no next opening: the vacation or the status decides.
+    sells = store.status == "active" and not away
+    opening = hours.status(now) if hours is not None and sells else None
     return StoreProfile(
         id=store.id,
         display_name=store.display_name,
@@ -156,11 +182,18 @@ def fetch_store_profile(
         description=store.description,
         policies={name: store.policies.get(name) for name in POLICIES},
         vacation_mode=Vacation(until, store.vacation_note) if away else None,
+        opening_hours=None if hours is None else hours.intervals,
+        open_now=None if hours is None else opening is not None and opening.open_now,
+        opens_at=opening.opens_at if opening else None,
+        closes_at=opening.closes_at if opening else None,
         rating=average_rating(store.rating_sum, store.rating_count),
         rating_count=store.rating_count,
         rating_counts=store.rating_counts,
         completed_orders=store.completed_orders,
+        completion_rate=completion_rate(store.completed_orders, store.failed_orders),
+        response_minutes=average_response_minutes(store.response_seconds_sum, store.response_count),
         verified=store.verified,
+        verified_student="verified_student" in owner_badges,
         status=store.status,
         revision=store.revision,
         member_since=store.created_at,

@@ -260,7 +260,12 @@ def built_statements() -> Iterator[tuple[str, Statement[Any]]]:
             transitions._transition_statement,
             transition_columns(),
             flags,
-            (None, *transitions._VENDOR_COUNTERS.values()),
+            (
+                None,
+                transitions._COUNT_COMPLETED,
+                transitions._COUNT_FAILED,
+                transitions._COUNT_RESPONSE,
+            ),
         ),
     ):
         names = list(signature(build).parameters)

@@ -15,6 +15,8 @@ from blueprints.http.fields import (
     Identified,
     MinorAmount,
     OffsetQuery,
+    OpeningHours,
+    OpeningHoursView,
     Schema,
     SingleLineText,
     StoreName,
@@ -385,11 +387,16 @@ class UpdateStoreProfile(ClearableFields, ExpectedRevision):
     vacation_mode = fields.Nested(
         SetStoreVacation, allow_none=True, metadata={"description": "Null ends the vacation."}
     )
+    opening_hours = OpeningHours(
+        metadata=doc(
+            "Opening hours in Nigerian time, up to four intervals a day. They replace the present hours."
+        )
+    )
     bank_account = fields.Nested(
         SetBankAccount,
         metadata=doc("New bank account for payouts. Payouts are on hold for 24 hours after a change."),
     )
-    clear = ClearList("policies.returns", "policies.delivery", "policies.warranty")
+    clear = ClearList("policies.returns", "policies.delivery", "policies.warranty", "openingHours")
 
 
 class StorePoliciesView(Schema):
@@ -468,6 +475,26 @@ class StoreProfileView(StoreName):
         allow_none=True,
         metadata=doc("Vacation of the store; null while the store sells.", None),
     )
+    opening_hours = OpeningHoursView(
+        required=True,
+        allow_none=True,
+        metadata=doc("Opening hours by day, in Nigerian time; null while unknown."),
+    )
+    open_now = fields.Boolean(
+        required=True,
+        allow_none=True,
+        metadata=doc("Whether the store is open now; null while the hours are unknown.", True),
+    )
+    opens_at = Timestamp(
+        required=True,
+        allow_none=True,
+        metadata=doc("Next opening of a closed store; null while the store is open or on vacation.", None),
+    )
+    closes_at = Timestamp(
+        required=True,
+        allow_none=True,
+        metadata=doc("End of the current opening; null for a closed store.", "2026-03-02T19:00:00Z"),
+    )
     rating = fields.Float(required=True, allow_none=True)
     rating_count = StrictInteger(minimum=0, required=True)
     rating_counts = fields.List(
@@ -476,7 +503,21 @@ class StoreProfileView(StoreName):
         metadata=doc("Numbers of ratings with 1, 2, 3, 4 and 5 stars.", [0, 0, 1, 5, 12]),
     )
     completed_orders = StrictInteger(minimum=0, required=True)
+    completion_rate = fields.Float(
+        required=True,
+        allow_none=True,
+        metadata=doc("Delivered share of the ended orders, from 0 to 1; null without ended orders.", 0.97),
+    )
+    response_minutes = StrictInteger(
+        minimum=0,
+        required=True,
+        allow_none=True,
+        metadata=doc("Average minutes from payment to acceptance of an order; null without orders.", 40),
+    )
     verified = fields.Boolean(required=True)
+    verified_student = fields.Boolean(
+        required=True, metadata=doc("Whether the platform has checked the owner's student ID.", True)
+    )
     status = Choice(
         "active", "suspended", "closed", required=True, metadata=doc("Status of the store.", "active")
     )

@@ -75,4 +75,6 @@ def _profile_changes(body: dict[str, Any]) -> StoreProfileChanges:
         policies=body.get("policies"),
         vacation=None if vacation is None else Vacation(**vacation),
         end_vacation="vacation_mode" in body and vacation is None,
+        opening_hours=body.get("opening_hours"),
+        clear_opening_hours="opening_hours" in body and body["opening_hours"] is None,
     )

@@ -31,6 +31,7 @@ from marketplace.kernel.errors import NotFoundError, found
 from marketplace.kernel.money import CURRENCY
 from marketplace.kernel.ratings import average_rating
 from marketplace.media.images import image_view
+from marketplace.vendors.figures import average_response_minutes
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import STORE_IS_OPEN, STORE_IS_OPEN_SQL
 
@@ -195,7 +196,7 @@ def _public_view(
             "rating": average_rating(row["vendor_rating_sum"], row["vendor_rating_count"]),
             "rating_count": row["vendor_rating_count"],
             "completed_orders": row["completed_orders"],
-            "response_minutes": _average_response_minutes(row["response_seconds_sum"], row["response_count"]),
+            "response_minutes": average_response_minutes(row["response_seconds_sum"], row["response_count"]),
             "member_since": row["vendor_since"],
             "vacation": {"until": until, "note": row["vacation_note"]} if away else None,
         },
@@ -208,11 +209,6 @@ def _public_view(
         "exclusive": row["exclusive"] and row["verified"],
         "updated_at": row["updated_at"],
     }
-
-
-def _average_response_minutes(seconds_sum: int, count: int) -> int | None:
-    """Return the average response time in minutes, rounded up, or None without responses."""
-    return -(-seconds_sum // (count * 60)) if count else None
 
 
 _SELECT_CATEGORIES = Statement(

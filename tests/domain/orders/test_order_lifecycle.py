@@ -16,6 +16,7 @@ from marketplace.orders.deadlines import MAX_PIN_ATTEMPTS, PIN_LOCKOUT
 from marketplace.orders.operations import PinLockedError, WrongPinError
 from marketplace.payments.refunds import order_cancellation
 from marketplace.payments.refunds.create import summarize_refunds
+from tests.support.finance import make_officer, refund
 from tests.support.purchases import (
     COMMISSION_BPS,
     DELIVERY_FEE_MINOR,
@@ -172,6 +173,17 @@ class TestVendorSteps:
 
         store = row_of(session, "vendor_profiles", id=shop.store_id)
         assert (store["response_seconds_sum"], store["response_count"]) == (93 * 60, 3)
+
+    def test_store_counts_paid_orders_that_the_store_or_staff_ended(
+        self, session: Session, shop: Shop
+    ) -> None:
+        cancel(session, place(session, shop, make_product(session, shop)), shop.buyer)
+        cancel(session, paid_order(session, shop), shop.buyer)
+        assert row_of(session, "vendor_profiles", id=shop.store_id)["failed_orders"] == 0
+
+        cancel(session, paid_order(session, shop), shop.vendor)
+        refund(session, shipped_order(session, shop), make_officer(session))
+        assert row_of(session, "vendor_profiles", id=shop.store_id)["failed_orders"] == 2
 
     def test_vendor_steps_out_of_sequence_are_refused(self, session: Session, shop: Shop) -> None:
         order_id = paid_order(session, shop)

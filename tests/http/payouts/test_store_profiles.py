@@ -1,11 +1,13 @@
 """Store profiles over HTTP: public view, owner's view and changes by the owner."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from marketplace.identity.models import Profile
 from tests.support.gateway import MovableClock, TestGateway
 from tests.support.payouts import make_account
 from tests.support.probes import assert_problem, faults
@@ -24,6 +26,11 @@ from tests.support.store_profiles import (
 
 pytestmark = pytest.mark.usefixtures("forgotten_banks")
 
+_WEEKDAYS = (
+    {"day": "monday", "opens": "10:00", "closes": "16:30"},
+    {"day": "tuesday", "opens": "10:00", "closes": "16:30"},
+)
+
 
 class TestProfileView:
     def test_public_profile_has_no_bank_account_and_no_holds(self, shop_client: ShopClient) -> None:
@@ -33,13 +40,20 @@ class TestProfileView:
             rating_sum=9,
             rating_count=2,
             rating_counts=[0, 0, 0, 1, 1],
-            completed_orders=3,
+            completed_orders=299,
+            failed_orders=1,
+            response_seconds_sum=150,
+            response_count=2,
         )
 
         data = fetch_profile(shop_client)
         assert data == fetch_profile(shop_client, shop_client.buyer)
         assert (data["displayName"], data["description"]) == ("Ngozi's Lamps", "All lamps.")
-        assert (data["rating"], data["ratingCount"], data["completedOrders"]) == (4.5, 2, 3)
+        assert (data["rating"], data["ratingCount"], data["completedOrders"]) == (4.5, 2, 299)
+        # Rounded down: a single failure shows.
+        assert (data["completionRate"], data["responseMinutes"]) == (0.99, 2)
+        assert data["verifiedStudent"] is False
+        assert (data["openingHours"], data["openNow"], data["opensAt"], data["closesAt"]) == (None,) * 4
         assert data["ratingCounts"] == [0, 0, 0, 1, 1]
         assert data["policies"] == {"returns": None, "delivery": None, "warranty": None}
         assert data["vacationMode"] is None
@@ -71,6 +85,72 @@ class TestProfileView:
 
     def test_unknown_store_is_not_found(self, shop_client: ShopClient) -> None:
         assert_problem(shop_client.client.get(profile_path(shop_client, uuid4())), 404, "RESOURCE_NOT_FOUND")
+
+    def test_badge_of_owner_marks_the_store_as_run_by_a_verified_student(
+        self, shop_client: ShopClient
+    ) -> None:
+        with shop_client.database.transaction() as session:
+            session.get_one(Profile, shop_client.shop.vendor.id).badges = ["verified_student"]
+
+        data = fetch_profile(shop_client)
+        assert data["verifiedStudent"] is True
+        assert (data["completionRate"], data["responseMinutes"]) == (None, None)
+
+
+class TestOpeningHours:
+    HOURS = ({"day": "friday", "opens": "18:00", "closes": "24:00"}, *_WEEKDAYS)
+
+    def test_hours_are_sorted_and_show_the_next_change(
+        self, shop_client: ShopClient, clock: MovableClock
+    ) -> None:
+        clock.now = datetime(2026, 3, 2, 8, 59, tzinfo=UTC)  # a Monday, 09:59 in Lagos
+        data = change_profile(shop_client, {"openingHours": self.HOURS})
+        assert data["openingHours"] == [*_WEEKDAYS, self.HOURS[0]]
+        assert (data["openNow"], data["opensAt"], data["closesAt"]) == (False, "2026-03-02T09:00:00Z", None)
+        revision = data["revision"]
+        assert change_profile(shop_client, {"openingHours": self.HOURS})["revision"] == revision
+
+        clock.now += timedelta(minutes=1)
+        data = fetch_profile(shop_client)
+        assert (data["openNow"], data["opensAt"], data["closesAt"]) == (True, None, "2026-03-02T15:30:00Z")
+
+        assert change_profile(shop_client, {"clear": ["openingHours"]})["openNow"] is None
+
+    @pytest.mark.parametrize(
+        "columns", [{"on_vacation": True}, {"status": "suspended"}], ids=["vacation", "suspension"]
+    )
+    def test_store_without_orders_is_closed_during_its_hours(
+        self, shop_client: ShopClient, clock: MovableClock, columns: dict[str, Any]
+    ) -> None:
+        clock.now = datetime(2026, 3, 2, 10, tzinfo=UTC)
+        change_profile(shop_client, {"openingHours": self.HOURS})
+        set_store_columns(shop_client, **columns)
+
+        data = fetch_profile(shop_client, shop_client.vendor)
+        assert (data["openNow"], data["opensAt"], data["closesAt"]) == (False, None, None)
+
+    @pytest.mark.parametrize(
+        ("hours", "names"),
+        [
+            (
+                [
+                    {"day": "monday", "opens": "10:00", "closes": "12:00"},
+                    {"day": "monday", "opens": "11:59", "closes": "13:00"},
+                ],
+                ["openingHours[1]"],
+            ),
+            ([{"day": "monday", "opens": "20:00", "closes": "02:00"}], ["openingHours[0]"]),
+            ([{"day": "someday", "opens": "9:00", "closes": "24:01"}], None),
+            ("always", ["openingHours"]),
+        ],
+    )
+    def test_faulty_hours_are_refused(
+        self, shop_client: ShopClient, hours: Any, names: list[str] | None
+    ) -> None:
+        answer = put_profile(shop_client, {"openingHours": hours})
+        assert answer.status_code == 422
+        found = sorted(faults(answer))
+        assert found == names if names else all(name.startswith("openingHours[0].") for name in found)
 
 
 class TestProfileChange:
