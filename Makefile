@@ -77,7 +77,8 @@ format: $(INSTALLED) ## Format the code and apply lint's automatic fixes
 .PHONY: clients
 clients: $(INSTALLED) $(GENERATORS) $(DOCUMENT_TOOLS) ## Generate three clients from the OpenAPI document, and buy with each (needs npm)
 	@test -f $(DOCUMENT_TOOLS) || { echo "Install Node.js 20 or later with npm, connect to the network, and retry." >&2; exit 1; }
-	@TEST_DEPTH=deep $(BIN)/pytest tests/functional/test_generated_clients.py tests/contract/test_document_lint.py $(ARGS)
+	@TEST_DEPTH=deep $(BIN)/pytest tests/functional/test_generated_clients.py \
+		tests/functional/test_stack.py::test_client_of_openapi_python_client_plays_a_purchase tests/contract/test_document_lint.py $(ARGS)
 
 .PHONY: bench
 bench: $(INSTALLED) ## Measure the service's speed on this machine

@@ -46,7 +46,7 @@ from tests.support.proposals import propose
 from tests.support.purchases import fill_wallet
 
 # Requests of each kind, valid and invalid, for each operation and caller.
-_EXAMPLES = case_count(5, deep=30)
+_EXAMPLES = case_count(3, deep=30)
 _CONTRACTS = contracts()
 every_contract = pytest.mark.parametrize(
     "contract", _CONTRACTS, ids=[f"{contract.method} {contract.path}" for contract in _CONTRACTS]

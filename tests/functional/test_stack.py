@@ -24,6 +24,14 @@ from sandbox.lock import is_locked, lock_holders
 from sandbox.ports import is_free
 from sandbox.process import wait_until
 from tests.support.embedded_stack import START_SECONDS, STOP_SECONDS, Stack, environment, run_stack
+from tests.support.generated_clients import (
+    INTERPRETER,
+    check_types,
+    purchase_arguments,
+    run,
+    save_document,
+    without_casts,
+)
 from tests.support.installation import PROJECT, query
 from tests.support.ports import free_port
 from tests.support.sample_images import photo
@@ -245,6 +253,23 @@ def test_stopped_or_killed_stack_starts_again_with_the_same_data(running: Stack)
         cursor.execute("SELECT count(*) FROM products")
         assert cursor.fetchone()[0] == products
         cursor.execute("DROP TABLE test_kept")  # fails if the table does not exist
+
+
+def test_client_of_openapi_python_client_plays_a_purchase(running: Stack, tmp_path: Path) -> None:
+    """The stack is in use already. Other generators need more packages: see ``test_generated_clients.py``."""
+    assert wait_until(running.is_ready, timeout_seconds=START_SECONDS)
+    package = "campus_marketplace_client"
+    run(
+        tmp_path,
+        *("openapi-python-client", "generate", "--path", save_document(running, tmp_path), "--meta", "none"),
+        *("--output-path", package, "--fail-on-warning"),
+    )
+    purchase = without_casts("purchase_openapi_python_client.py", tmp_path)
+
+    check_types(purchase, INTERPRETER)
+    said = run(tmp_path, INTERPRETER, purchase, *purchase_arguments(running))
+
+    assert said.startswith("bought ")
 
 
 def test_demo_plays_the_purchase_on_given_servers_beside_a_running_stack(
