@@ -10,8 +10,9 @@ from pathlib import Path
 
 import click
 
-from bench import data, floors, ledger, memory, reads, report
+from bench import community, data, floors, ledger, memory, reads, report
 from bench.charges import Charges
+from bench.community import Community
 from bench.ingest import messages_part
 from bench.ledger import BrokenBooksError, Statements
 from bench.load import Call, LoadError, put_under_load, request
@@ -30,6 +31,7 @@ _NAMES = (
     *("reference", "listing-cached", "listing-page", "listing-deep", "listing-filtered"),
     *("detail", "search", "suggestions", "memory"),
     *ledger.PARTS,
+    *community.PARTS,
     *("placing", "ingest", "ingest-messages", "charge", "pin", "initialise", "initialise-flat-out"),
     "listing-slow-gateway",
 )
@@ -62,6 +64,12 @@ _RECORDING_SECONDS = 5.0
                         SQL by bare HTTP
       statement-kind    the same for a common kind and for a kind that is one in 5,000
       statement-period  the same for a week, anywhere in two years
+      me                a member's own profile; 100,000 members with 1,000,000 order lines. Floor of this part and
+                        the next four: the same SQL by bare HTTP
+      favourites        a member's favourites
+      store             a store's profile
+      store-reviews     the newest reviews of a store
+      hubs              the hubs of a campus with their opening status
       memory            a web worker's memory after 10,000 mixed requests
       placing           placing an order; floors: the same SQL by bare HTTP, and by pgbench
       ingest            receiving a webhook; floor: HMAC, INSERT and enqueue by bare HTTP
@@ -198,6 +206,10 @@ def _prepare(
     if of_statements:
         tell(f"loading a statement of {ledger.ENTRIES} entries")
         ledger.load(stand.database.url)
+    of_community = any(name in community.PARTS for name in names)
+    if of_community:
+        tell(f"loading {community.MEMBERS} members with {community.ORDERS} orders")
+        community.load(stand.database.url, products=sizes.products)
     # Search needs the word counts, which operators refresh on schedule.
     stand.run_periodic("refresh-search-terms")
     data.settle(stand.database)
@@ -212,8 +224,11 @@ def _prepare(
     charges = Charges(stand, clients=clients, sizes=sizes)
     statements = Statements(stand, clients=clients)
     calls = reads.recorded_calls(pages[0], pages[1]) | writes.recorded_calls() | charges.recorded_calls()
+    members = Community(stand, clients=clients)
     if of_statements:
         calls |= statements.recorded_calls()
+    if of_community:
+        calls |= members.recorded_calls()
     recorded = read_recorded(stand.record(json.dumps(calls)))
     place, release = writes.place_floor(recorded["place"]), writes.release_floor(recorded["release"])
     described = {
@@ -226,6 +241,8 @@ def _prepare(
     if of_statements:
         floors_of_statements = statements.floors(recorded)
         described |= {name: floor.described(shape="rows") for name, floor in floors_of_statements.items()}
+    if of_community:
+        described |= {name: floor.described(shape="rows") for name, floor in members.floors(recorded).items()}
     stand.start_floors(floors.describe(statements=described, published_keys=stand.identity.published_keys()))
     if any(name.startswith("initialise") for name in names) or "listing-slow-gateway" in names:
         stand.start_waiting()
@@ -235,6 +252,7 @@ def _prepare(
     made = [
         *read.parts(),
         *statements.parts(),
+        *members.parts(),
         *writes.parts(place=place, release=release),
         messages_part(stand, clients=clients),
         charges.part(),

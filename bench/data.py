@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import orjson
@@ -80,7 +81,7 @@ _KINDS = {
     for number, name in enumerate(
         (
             *("campus", "category", "buyer", "merchant", "store", "product", "image", "shipped", "payable"),
-            *("charged", "intent", "event"),
+            *("charged", "intent", "event", "member", "delivered", "review"),
         ),
         start=1,
     )
@@ -121,8 +122,7 @@ class Sizes:
 def row_id(kind: str, number: int) -> str:
     """Return the id of a row.
 
-    :param kind: campus, category, buyer, merchant, store, product, image, shipped, payable, charged, intent
-        or event
+    :param kind: a name of ``_KINDS``
     :param number: from 0
     """
     return f"00000000-0000-7{_KINDS[kind]:03d}-8000-{FIRST_NUMBER + number}"
@@ -179,16 +179,21 @@ def reference(number: int) -> str:
     return f"checkout-{number:032x}"
 
 
+def create_id_functions(cursor: Any) -> None:
+    """Create a temporary function per kind, such as ``pg_temp.store(n)``, that returns the id of ``row_id``."""
+    for kind, digits in _KINDS.items():
+        cursor.execute(
+            f"CREATE FUNCTION pg_temp.{kind}(n bigint) RETURNS uuid IMMUTABLE LANGUAGE sql AS"
+            f" $$ SELECT ('00000000-0000-7{digits:03d}-8000-' || ({FIRST_NUMBER} + n))::uuid $$"
+        )
+
+
 def load(server: EmbeddedPostgres, sizes: Sizes) -> None:
     """Fill a migrated database in a single transaction."""
     connection = psycopg2.connect(server.url, connect_timeout=5)
     try:
         with connection, connection.cursor() as cursor:
-            for kind, digits in _KINDS.items():
-                cursor.execute(
-                    f"CREATE FUNCTION pg_temp.{kind}(n bigint) RETURNS uuid IMMUTABLE LANGUAGE sql AS"
-                    f" $$ SELECT ('00000000-0000-7{digits:03d}-8000-' || ({FIRST_NUMBER} + n))::uuid $$"
-                )
+            create_id_functions(cursor)
             parameters = vars(sizes) | {
                 "campuses": CAMPUSES,
                 "categories": CATEGORIES,

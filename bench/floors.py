@@ -134,7 +134,10 @@ def _statements(environ: Environ) -> bytes:
         if number == floor["captures"]:
             values["new_id"] = rows[0][0]
     data = _render_cards(map(build_card, rows)) if floor["shape"] == "cards" else rows
-    return orjson.dumps({"success": True, "data": data, "meta": {"limit": 20, "has_more": True}})
+    # Coordinates are Decimal.
+    return orjson.dumps(
+        {"success": True, "data": data, "meta": {"limit": 20, "has_more": True}}, default=float
+    )
 
 
 _SERVED: dict[str, Callable[[Environ], bytes]] = {
