@@ -62,6 +62,8 @@ AREAS: tuple[ContractBlueprint, ...] = (
     reviews.author_area,
     reviews.area,
     people.area,
+    people.appeal_area,
+    people.own_area,
     referrals.area,
     webhook_admin.area,
     receiving.messaging_area,

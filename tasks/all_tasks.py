@@ -9,6 +9,7 @@ from tasks import (
     maintenance,
     payments,
     payouts,
+    people,
     reconciliation,
     referrals,
     registry,
@@ -17,7 +18,18 @@ from tasks import (
 from tasks.registry import OutboxHandler, PeriodicTask
 
 # Importing a module registers its tasks. A new module of tasks is added here.
-MODULES = (alerts, campuses, catalog, maintenance, payments, payouts, reconciliation, referrals, reviews)
+MODULES = (
+    alerts,
+    campuses,
+    catalog,
+    maintenance,
+    payments,
+    payouts,
+    people,
+    reconciliation,
+    referrals,
+    reviews,
+)
 HANDLERS: Mapping[str, OutboxHandler] = registry.handlers
 PERIODIC_TASKS: tuple[PeriodicTask, ...] = tuple(task for _, task in sorted(registry.periodic_tasks.items()))
 

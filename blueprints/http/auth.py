@@ -89,7 +89,7 @@ def _resolve_caller(context: Context, access: Access) -> Caller | None:
     claims = context.services.token_verifier.verify(header[len(_BEARER_PREFIX) :].strip())
     context.token_user_id = claims.user_id
     with context.services.database.reading() as session:
-        caller = queries.find_caller(session, user_id=claims.user_id, aal=claims.aal)
+        caller = queries.find_caller(session, user_id=claims.user_id, aal=claims.aal, now=context.now)
     # A user with a valid token may lack a profile, because the provisioning hook can be lost.
     return caller or context.services.database.in_transaction(_provision_profile, claims, context)
 
@@ -98,4 +98,4 @@ def _provision_profile(session: Session, claims: TokenClaims, context: Context) 
     operations.create_profile(
         session, user_id=claims.user_id, email=claims.email, name=claims.name, now=context.now
     )
-    return queries.find_caller(session, user_id=claims.user_id, aal=claims.aal)
+    return queries.find_caller(session, user_id=claims.user_id, aal=claims.aal, now=context.now)

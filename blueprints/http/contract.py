@@ -110,6 +110,7 @@ AUTHENTICATED_ANY_STATUS = Access(
     "Authenticated, whatever the account's status", TokenPolicy.REQUIRED, open_to_restricted=True
 )
 VENDOR = Access("Vendor", TokenPolicy.REQUIRED, roles=frozenset({"vendor"}))
+VENDOR_ANY_STATUS = replace(VENDOR, name="Vendor, whatever the account's status", open_to_restricted=True)
 VENDOR_OR_STAFF = Access("Vendor or Staff", TokenPolicy.REQUIRED, roles=frozenset({"vendor", "staff"}))
 STAFF = Access("Staff", TokenPolicy.REQUIRED, roles=frozenset({"staff"}))
 STAFF_AAL2 = replace(STAFF, name="Staff (AAL2)", aal2=True)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from flask_smorest import Api
 
-from blueprints.http.contract import Access, Contract, TokenPolicy
+from blueprints.http.contract import Contract, TokenPolicy
 from blueprints.http.field_docs import OTHER_ID, SharedDoc, describe_field
 from blueprints.http.fields import snake_case
 from blueprints.http.idempotency import IDEMPOTENCY_KEY_HEADER
@@ -49,6 +49,7 @@ _PARAMETERS: Final[dict[str, SharedDoc]] = {
     "address_id": SharedDoc("Id of the address.", demo_ids.ADDRESS),
     "webhook_id": SharedDoc("Id of the webhook event.", demo_ids.WEBHOOK),
     "review_id": SharedDoc("Id of the review.", demo_ids.REVIEW),
+    "appeal_id": SharedDoc("Id of the appeal.", demo_ids.APPEAL),
     "alert_id": SharedDoc("Id of the alert.", OTHER_ID),
     "proposal_id": SharedDoc("Id of the proposal.", demo_ids.PROPOSAL),
     "gateway": SharedDoc("Name of the gateway in the configured webhook address.", "gateway"),
@@ -79,7 +80,7 @@ def add_examples(document: Node, contracts: Sequence[Contract]) -> None:
     for contract in contracts:
         item = items[_PATH_VARIABLE.sub(r"{\1}", contract.path)]
         operation = item[contract.method.lower()]
-        _name_persona(operation, contract.access)
+        _name_persona(operation, contract)
         for parameter in [*item.get("parameters", ()), *operation.get("parameters", ())]:
             _describe_parameter(parameter)
         for content in operation.get("requestBody", {}).get("content", {}).values():
@@ -110,8 +111,15 @@ _OFFICERS = {
 }
 
 
-def _persona_of(access: Access) -> str | None:
+# Operations that need a person in a particular state.
+_PERSONAS = {"account-status.submit_appeal": "restricted"}
+
+
+def _persona_of(contract: Contract) -> str | None:
     """Return the persona of the demo whose token an example needs."""
+    access = contract.access
+    if contract.name in _PERSONAS:
+        return _PERSONAS[contract.name]
     if access.token is not TokenPolicy.REQUIRED:
         return None
     if access.permissions:
@@ -121,9 +129,10 @@ def _persona_of(access: Access) -> str | None:
     return "vendor" if "vendor" in access.roles else "admin"
 
 
-def _name_persona(operation: Node, access: Access) -> None:
+def _name_persona(operation: Node, contract: Contract) -> None:
+    access = contract.access
     paragraphs = [operation.get("description") or f"Access: {access.name}."]
-    persona = _persona_of(access)
+    persona = _persona_of(contract)
     if persona is not None:
         factors = ", with two factors" if access.aal2 else ""
         paragraphs.append(f"Persona of the example: `{persona}`{factors}.")

@@ -9,10 +9,11 @@ from flask import Response
 
 from blueprints.http import (
     AUTHENTICATED,
+    AUTHENTICATED_ANY_STATUS,
     MAX_CSV_ROWS,
     ORDER_STAFF,
     STAFF,
-    VENDOR,
+    VENDOR_ANY_STATUS,
     Context,
     ContractBlueprint,
     Idempotency,
@@ -36,7 +37,7 @@ from blueprints.orders.schemas import (
 )
 from blueprints.orders.staff_schemas import CampusOrder, CampusOrderQuery, OrderAuditQuery, OrderAuditRow
 from marketplace.cart.operations import RequestedItem
-from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.errors import AccountNotActiveError, NotFoundError
 from marketplace.kernel.paging import Page, TablePage, TableRequest
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import InsufficientFundsError
@@ -126,14 +127,21 @@ def place_checkout(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@area.get("", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, query=OrderQuery, reply=OrderView(many=True))
+@area.get(
+    "",
+    auth=AUTHENTICATED_ANY_STATUS,
+    limit=SharedLimit.CALLER_TIER,
+    query=OrderQuery,
+    reply=OrderView(many=True),
+)
 def list_orders(ctx: Context, query: dict[str, Any]) -> Page:
-    """List your orders as a buyer, the latest first."""
+    """List your orders as a buyer, the latest first. A restricted or suspended account sees paid orders only."""
     return queries.list_orders(
         ctx.session,
         role="buyer",
         owner_id=ctx.user.id,
         status=query["status"],
+        paid_only=ctx.user.account_status != "active",
         page=ctx.page,
         context=_view_context(ctx),
     )
@@ -141,7 +149,7 @@ def list_orders(ctx: Context, query: dict[str, Any]) -> Page:
 
 @area.get(
     "/vendor",
-    auth=VENDOR,
+    auth=VENDOR_ANY_STATUS,
     limit=SharedLimit.CALLER_TIER,
     query=OrderQuery,
     reply=OrderView(many=True),
@@ -161,7 +169,7 @@ def list_vendor_orders(ctx: Context, query: dict[str, Any]) -> Page:
 
 @area.get(
     "/vendor/counts",
-    auth=VENDOR,
+    auth=VENDOR_ANY_STATUS,
     limit=SharedLimit.CALLER_TIER,
     reply=VendorOrderCounts,
     raises=(StoreRequiredError,),
@@ -173,7 +181,13 @@ def count_vendor_orders(ctx: Context) -> queries.VendorOrderCounts:
     )
 
 
-@area.get("/<uuid:order_id>", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=OrderView)
+@area.get(
+    "/<uuid:order_id>",
+    auth=AUTHENTICATED_ANY_STATUS,
+    raises=(AccountNotActiveError,),
+    limit=SharedLimit.CALLER_TIER,
+    reply=OrderView,
+)
 def get_order(ctx: Context, order_id: UUID) -> queries.OrderView:
     """Get an order, as the buyer, the vendor or staff."""
     return _order_view(ctx, order_id)
@@ -181,7 +195,8 @@ def get_order(ctx: Context, order_id: UUID) -> queries.OrderView:
 
 @area.get(
     "/<uuid:order_id>/items",
-    auth=AUTHENTICATED,
+    auth=AUTHENTICATED_ANY_STATUS,
+    raises=(AccountNotActiveError,),
     limit=SharedLimit.CALLER_TIER,
     reply=OrderItemView(many=True),
 )
@@ -197,7 +212,8 @@ def list_order_items(ctx: Context, order_id: UUID) -> list[queries.OrderLineView
 
 @area.get(
     "/<uuid:order_id>/events",
-    auth=AUTHENTICATED,
+    auth=AUTHENTICATED_ANY_STATUS,
+    raises=(AccountNotActiveError,),
     limit=SharedLimit.CALLER_TIER,
     reply=OrderEventView(many=True),
 )
@@ -208,7 +224,7 @@ def list_order_events(ctx: Context, order_id: UUID) -> Sequence[OrderEvent]:
 
 @area.post(
     "/<uuid:order_id>/accept",
-    auth=VENDOR,
+    auth=VENDOR_ANY_STATUS,
     limit="30/minute",
     reply=OrderView,
     raises=(IllegalTransitionError,),
@@ -221,7 +237,7 @@ def accept_order(ctx: Context, order_id: UUID) -> queries.OrderView:
 
 @area.post(
     "/<uuid:order_id>/status",
-    auth=VENDOR,
+    auth=VENDOR_ANY_STATUS,
     limit="30/minute",
     body=FulfilmentUpdate,
     reply=OrderView,
@@ -236,7 +252,7 @@ def update_order_status(ctx: Context, order_id: UUID, body: dict[str, Any]) -> q
 
 
 @area.post(
-    "/<uuid:order_id>/verify-code", auth=VENDOR, limit=_PIN_LIMIT, body=DeliveryPin, reply=OrderView,
+    "/<uuid:order_id>/verify-code", auth=VENDOR_ANY_STATUS, limit=_PIN_LIMIT, body=DeliveryPin, reply=OrderView,
     idempotent=Idempotency.OPTIONAL,
     raises=(IllegalTransitionError, operations.PinLockedError, operations.WrongPinError),
 )  # fmt: skip
@@ -246,7 +262,7 @@ def verify_delivery_pin(ctx: Context, order_id: UUID, body: dict[str, Any]) -> q
 
 
 @area.post(
-    "/<uuid:order_id>/verify-delivery", auth=VENDOR, limit=_PIN_LIMIT, body=DeliveryPin, reply=OrderView,
+    "/<uuid:order_id>/verify-delivery", auth=VENDOR_ANY_STATUS, limit=_PIN_LIMIT, body=DeliveryPin, reply=OrderView,
     idempotent=Idempotency.REQUIRED,
     raises=(IllegalTransitionError, operations.PinLockedError, operations.WrongPinError),
 )  # fmt: skip
@@ -256,9 +272,9 @@ def verify_delivery(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queri
 
 
 @area.post(
-    "/<uuid:order_id>/cancel", auth=AUTHENTICATED, limit="15/minute", body=CancelOrder, reply=OrderView,
+    "/<uuid:order_id>/cancel", auth=AUTHENTICATED_ANY_STATUS, limit="15/minute", body=CancelOrder, reply=OrderView,
     idempotent=Idempotency.OPTIONAL,
-    raises=(IllegalTransitionError,),
+    raises=(AccountNotActiveError, IllegalTransitionError),
 )  # fmt: skip
 def cancel_order(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.OrderView:
     """Cancel an unshipped order. All payments are returned."""
@@ -269,9 +285,9 @@ def cancel_order(ctx: Context, order_id: UUID, body: dict[str, Any]) -> queries.
 
 
 @area.post(
-    "/<uuid:order_id>/confirm", auth=AUTHENTICATED, limit="20/minute", reply=OrderView,
+    "/<uuid:order_id>/confirm", auth=AUTHENTICATED_ANY_STATUS, limit="20/minute", reply=OrderView,
     idempotent=Idempotency.OPTIONAL,
-    raises=(IllegalTransitionError,),
+    raises=(AccountNotActiveError, IllegalTransitionError),
 )  # fmt: skip
 def confirm_order(ctx: Context, order_id: UUID) -> queries.OrderView:
     """Confirm receipt, as the buyer, to release the escrow."""
@@ -410,7 +426,11 @@ def _flatten_row(row: admin_table.AuditedOrder) -> dict[str, Any]:
 
 
 @money_area.get(
-    "/<uuid:order_id>/money", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=MoneyTrailView
+    "/<uuid:order_id>/money",
+    auth=AUTHENTICATED_ANY_STATUS,
+    raises=(AccountNotActiveError,),
+    limit=SharedLimit.CALLER_TIER,
+    reply=MoneyTrailView,
 )
 def get_money_trail(ctx: Context, order_id: UUID) -> MoneyTrail:
     """Get the money trail of an order: the holders of the money and the next steps."""

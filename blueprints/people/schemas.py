@@ -2,10 +2,11 @@
 
 from marshmallow import fields
 
-from blueprints.http.field_docs import PLACED_AT, STORE_NAME, doc
+from blueprints.http.field_docs import PLACED_AT, PROMOTION_END, STORE_NAME, doc
 from blueprints.http.fields import (
     Choice,
     Created,
+    CursorQuery,
     Identified,
     MinorAmount,
     OffsetQuery,
@@ -21,7 +22,7 @@ from marketplace.identity.permissions import STAFF_ROLES
 from marketplace.identity.queries import ACCOUNT_STATUSES, ROLES
 from marketplace.kernel import demo_ids
 from marketplace.orders import states as order_states
-from marketplace.people import queries
+from marketplace.people import account_status, appeals, own_status, queries
 
 
 class PeopleQuery(OffsetQuery):
@@ -101,6 +102,45 @@ class PersonOrder(Created):
     )
 
 
+class PersonDecision(Identified):
+    """A decision about the account of a person."""
+
+    example_id = demo_ids.ACCOUNT_DECISION
+
+    status = Choice(
+        account_status.RESTRICTED,
+        account_status.SUSPENDED,
+        required=True,
+        metadata=doc("Status that the decision set.", "suspended"),
+    )
+    reason = fields.String(
+        required=True, metadata=doc("Reason, shown to the person.", "Repeated counterfeit listings")
+    )
+    decided_at = Timestamp(required=True, metadata=doc("Time of the decision.", PLACED_AT))
+    decided_by = Uuid(required=True, metadata=doc("Officer who decided.", demo_ids.ADMIN))
+    until = Timestamp(
+        required=True, allow_none=True, metadata=doc("Planned end of the decision; null without one.", None)
+    )
+    ended_at = Timestamp(
+        required=True, allow_none=True, metadata=doc("Actual end; null for the current decision.", None)
+    )
+    ended_how = Choice(
+        *account_status.ENDINGS,
+        required=True,
+        allow_none=True,
+        metadata=doc("How the decision ended; null for the current decision.", None),
+    )
+    appeal_id = Uuid(
+        required=True, allow_none=True, metadata=doc("Id of the appeal; null without one.", demo_ids.APPEAL)
+    )
+    appeal_status = Choice(
+        *appeals.STATUSES,
+        required=True,
+        allow_none=True,
+        metadata=doc("Status of the appeal; null without one.", "pending"),
+    )
+
+
 class PersonView(PersonSummary):
     """A person for staff, with store, wallet and latest orders."""
 
@@ -133,6 +173,14 @@ class PersonView(PersonSummary):
         required=True,
         metadata=doc(f"The latest orders as buyer or vendor, at most {queries.LATEST_ORDERS}."),
     )
+    status_until = Timestamp(
+        required=True, allow_none=True, metadata=doc("End of the status; null without a known end.", None)
+    )
+    decisions = fields.List(
+        fields.Nested(PersonDecision),
+        required=True,
+        metadata=doc(f"The latest decisions about the account, at most {queries.LATEST_DECISIONS}."),
+    )
 
 
 _REASON = {"min_length": 10, "max_length": 500}
@@ -154,4 +202,145 @@ class RevokeStaffRole(Schema):
 
     reason = Text(
         **_REASON, required=True, metadata=doc("Reason, for the audit trail.", "Left the support team.")
+    )
+
+
+class BarAccount(Schema):
+    """A restriction or suspension of an account."""
+
+    reason = Text(
+        **_REASON,
+        required=True,
+        metadata=doc("Reason, shown to the person.", "Several buyers reported counterfeit phones."),
+    )
+    until = Timestamp(
+        metadata=doc("End of the decision; without an end, staff must reinstate the account.", PROMOTION_END)
+    )
+
+
+class ReinstateAccount(Schema):
+    """The reason to end a restriction or suspension."""
+
+    reason = Text(
+        **_REASON, required=True, metadata=doc("Reason, for the audit trail.", "The receipts were genuine.")
+    )
+
+
+class AppealQuery(CursorQuery):
+    """The status of the listed appeals."""
+
+    status = Choice(
+        *appeals.STATUSES,
+        load_default=appeals.PENDING,
+        metadata=doc("Only appeals with this status.", "pending"),
+    )
+
+
+class DecideAppeal(Schema):
+    """A ruling on an appeal."""
+
+    outcome = Choice(
+        appeals.ACCEPTED,
+        appeals.REJECTED,
+        required=True,
+        metadata=doc("`accepted` makes the account active.", "accepted"),
+    )
+    comment = Text(
+        **_REASON, required=True, metadata=doc("Comment, shown to the person.", "The receipts were genuine.")
+    )
+
+
+class AppealView(Created):
+    """An appeal for staff, with the decision."""
+
+    example_id = demo_ids.APPEAL
+
+    status = Choice(*appeals.STATUSES, required=True, metadata=doc("Status of the appeal.", "pending"))
+    message = fields.String(
+        required=True,
+        metadata=doc("Message of the person.", "I have the receipts of all phones that I sold."),
+    )
+    decided_at = Timestamp(
+        required=True, allow_none=True, metadata=doc("Time of the ruling; null without one.", None)
+    )
+    decided_by = Uuid(
+        required=True, allow_none=True, metadata=doc("Officer who ruled; null without a ruling.", None)
+    )
+    comment = fields.String(
+        required=True, allow_none=True, metadata=doc("Comment of the ruling; null without one.", None)
+    )
+    user_id = Uuid(required=True, metadata=doc("Id of the person.", demo_ids.BUYER))
+    name = fields.String(
+        required=True, allow_none=True, metadata=doc("Full name; null without one.", "Amara Okafor")
+    )
+    account_status = Choice(
+        account_status.RESTRICTED,
+        account_status.SUSPENDED,
+        required=True,
+        metadata=doc("Status that the decision set.", "suspended"),
+    )
+    reason = fields.String(
+        required=True, metadata=doc("Reason of the decision.", "Repeated counterfeit listings")
+    )
+    restricted_at = Timestamp(required=True, metadata=doc("Time of the decision.", PLACED_AT))
+    restricted_by = Uuid(required=True, metadata=doc("Officer who decided.", demo_ids.ADMIN))
+    restricted_by_name = fields.String(
+        required=True, allow_none=True, metadata=doc("Name of the officer.", "Bola Adebayo")
+    )
+    until = Timestamp(
+        required=True, allow_none=True, metadata=doc("End of the decision; null without one.", None)
+    )
+
+
+class SubmitAppeal(Schema):
+    """An appeal against the restriction or suspension of the own account."""
+
+    message = Text(
+        min_length=10,
+        max_length=2_000,
+        required=True,
+        metadata=doc("Message to the officer.", "I have the receipts of all phones that I sold."),
+    )
+
+
+class OwnAppealView(Schema):
+    """Your appeal against the current decision."""
+
+    status = Choice(*appeals.STATUSES, required=True, metadata=doc("Status of the appeal.", "pending"))
+    created_at = Timestamp(required=True)
+    decided_at = Timestamp(
+        required=True, allow_none=True, metadata=doc("Time of the ruling; null without one.", None)
+    )
+    comment = fields.String(
+        required=True, allow_none=True, metadata=doc("Comment of the ruling; null without one.", None)
+    )
+
+
+class OwnAccountStatus(Schema):
+    """The status of your account."""
+
+    status = Choice(*ACCOUNT_STATUSES, required=True, metadata=doc("Status of the account.", "suspended"))
+    reason = fields.String(
+        required=True,
+        allow_none=True,
+        metadata=doc("Reason of the decision; null for an active account.", "Repeated counterfeit listings"),
+    )
+    since = Timestamp(
+        required=True, allow_none=True, metadata=doc("Time of the decision; null without one.", PLACED_AT)
+    )
+    until = Timestamp(
+        required=True, allow_none=True, metadata=doc("End of the decision; null without a known end.", None)
+    )
+    allowed = fields.List(
+        Choice(*own_status.ALLOWED_WHILE_BARRED),
+        required=True,
+        allow_none=True,
+        metadata=doc(
+            "Functions that the account can use; null for an active account, which can use all functions.",
+            ["profile", "paid_orders", "appeal"],
+        ),
+    )
+    can_appeal = fields.Boolean(required=True, metadata=doc("Whether you can appeal now.", True))
+    appeal = fields.Nested(
+        OwnAppealView, required=True, allow_none=True, metadata=doc("Your appeal; null without one.", None)
     )

@@ -32,7 +32,6 @@ from blueprints.users.schemas import (
     UserImage,
 )
 from marketplace.identity import operations, phone_verification, queries
-from marketplace.identity.models import Profile
 from marketplace.infra.imaging.formats import FORMATS
 from marketplace.kernel.errors import LimitReachedError, RateLimitError, StaleRevisionError
 from marketplace.kernel.paging import Page
@@ -42,13 +41,15 @@ area = ContractBlueprint("users", "/api/users", "Your account and addresses")
 
 
 @area.get("/me", auth=AUTHENTICATED_ANY_STATUS, limit=SharedLimit.CALLER_TIER, reply=Me)
-def get_me(ctx: Context) -> Profile:
+def get_me(ctx: Context) -> queries.OwnProfile:
     """Get your profile, campus, role and badges. Restricted and suspended accounts can use this route too."""
-    return queries.fetch_profile(ctx.session, user_id=ctx.user.id, media_base_url=ctx.media_base_url)
+    return queries.fetch_profile(
+        ctx.session, user_id=ctx.user.id, media_base_url=ctx.media_base_url, now=ctx.now
+    )
 
 
 @area.put("/me", auth=AUTHENTICATED, limit="30/minute", body=UpdateMe, reply=Me, raises=(StaleRevisionError,))
-def update_me(ctx: Context, body: dict[str, Any]) -> Profile:
+def update_me(ctx: Context, body: dict[str, Any]) -> queries.OwnProfile:
     """Change your name, phone number, campus, avatar or notification preferences."""
     return operations.update_profile(
         ctx.session,
@@ -93,7 +94,7 @@ def request_phone_code(ctx: Context, body: dict[str, Any]) -> phone_verification
     reply=Me,
     raises=(phone_verification.NoValidCodeError, phone_verification.WrongCodeError),
 )
-def confirm_phone(ctx: Context, body: dict[str, Any]) -> Profile:
+def confirm_phone(ctx: Context, body: dict[str, Any]) -> queries.OwnProfile:
     """Confirm the code of the SMS. The number becomes the profile's verified phone number."""
     return phone_verification.confirm_code(
         ctx.session,

@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -225,7 +225,7 @@ def get_caller(session: Session, user_id: UUID) -> Caller:
 
     :raises LookupError: the person does not exist
     """
-    caller = find_caller(session, user_id=user_id, aal="aal1")
+    caller = find_caller(session, user_id=user_id, aal="aal1", now=datetime.now(UTC))
     if caller is None:
         raise LookupError(f"the seeded person {user_id} does not exist")
     return caller

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from commands.seeding.categories import ROOT_NAMES
 from commands.seeding.loading import copy_rows, load_data
+from marketplace.kernel import demo_ids
 from marketplace.kernel.demo_ids import SeededKind, seeded_id
 from marketplace.kernel.opening_hours import DAYS, LAGOS, WeeklyHours
 from marketplace.payouts.models import PayoutAccount
@@ -166,6 +167,7 @@ def load_people(session: Session, *, vendors: int, now: datetime) -> None:
     _load_campuses(session, now=now)
     _load_holidays(session, now=now)
     _load_profiles(session, vendors=vendors, now=now)
+    _load_account_decisions(session, now=now)
     _load_shifts(session, now=now)
     _load_stores(session, vendors=vendors, now=now)
     _load_payout_accounts(session, vendors=vendors, now=now)
@@ -267,6 +269,7 @@ def _load_profiles(session: Session, *, vendors: int, now: datetime) -> None:
             *(persona.role, persona.staff_role, persona.account_status),
             *(_STATUS_REASONS.get(persona.account_status), _BADGES[persona.role], since, since),
             since if persona.role == "vendor" else None,
+            "pending" if persona.account_status == "suspended" else None,
         )
         for persona in PERSONAS
         if persona.has_profile
@@ -282,7 +285,17 @@ def _load_profiles(session: Session, *, vendors: int, now: datetime) -> None:
     rows += [
         (
             *(user_id, f"{mailbox}@{EMAIL_DOMAIN}", name, f"+234701{index:07d}", campus),
-            *(role, None, "active", None, _BADGES[role], since, since, since if role == "vendor" else None),
+            *(
+                role,
+                None,
+                "active",
+                None,
+                _BADGES[role],
+                since,
+                since,
+                since if role == "vendor" else None,
+                None,
+            ),
         )
         for index, (user_id, mailbox, name, role, campus) in enumerate([*students, *owners], 1)
     ]
@@ -291,9 +304,39 @@ def _load_profiles(session: Session, *, vendors: int, now: datetime) -> None:
         "profiles",
         (
             *("id", "email", "name", "phone", "campus_id", "role", "staff_role", "account_status"),
-            *("status_reason", "badges", "created_at", "updated_at", "phone_verified_at"),
+            *("status_reason", "badges", "created_at", "updated_at", "phone_verified_at", "appeal_status"),
         ),
         rows,
+    )
+
+
+def _load_account_decisions(session: Session, *, now: datetime) -> None:
+    """Add the decisions about the restricted and the suspended persona, and an appeal of the latter."""
+    officer, decided_at = persona_named("admin2").user_id, now - timedelta(days=3)
+    barred = [persona for persona in PERSONAS if persona.account_status != "active"]
+    copy_rows(
+        session,
+        "account_decisions",
+        ("id", "user_id", "status", "reason", "decided_by", "decided_at"),
+        [
+            (
+                *(seeded_id(SeededKind.ACCOUNT_DECISION, number), persona.user_id, persona.account_status),
+                *(_STATUS_REASONS[persona.account_status], officer, decided_at),
+            )
+            for number, persona in enumerate(barred, 1)
+        ],
+    )
+    number = [persona.account_status for persona in barred].index("suspended") + 1
+    copy_rows(
+        session,
+        "account_appeals",
+        ("id", "decision_id", "text", "created_at"),
+        [
+            (
+                *(demo_ids.APPEAL, seeded_id(SeededKind.ACCOUNT_DECISION, number)),
+                *("I have the receipts of all phones that I sold.", decided_at + timedelta(days=1)),
+            )
+        ],
     )
 
 

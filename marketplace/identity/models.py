@@ -4,11 +4,10 @@ from datetime import datetime
 from decimal import Decimal
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, column, func, text
+from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, UniqueConstraint, column, func, text
 from sqlalchemy.dialects.postgresql import JSONB, ExcludeConstraint
-from sqlalchemy.orm import Mapped, mapped_column, query_expression
+from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.identity.preferences import Preferences, resolve_preferences
 from marketplace.infra.db import Base, Entity, Timestamped
 from marketplace.infra.encryption import ENCRYPTED_VALUE_PATTERN, BlindIndex, EncryptedText
 
@@ -38,6 +37,11 @@ class Profile(Timestamped, Base):
         ),
         CheckConstraint("(role = 'staff') = (staff_role IS NOT NULL)", name="staff_role"),
         CheckConstraint("phone_verified_at IS NULL OR phone IS NOT NULL", name="phone_verified_at"),
+        CheckConstraint(
+            "status_code IS NULL OR (status_code = 'deletion_pending' AND account_status = 'restricted')",
+            name="status_code",
+        ),
+        CheckConstraint("status_until IS NULL OR account_status <> 'active'", name="status_until"),
         Index(
             "uq_profiles_verified_phone",
             "phone",
@@ -75,6 +79,12 @@ class Profile(Timestamped, Base):
     badges: Mapped[list[str]] = mapped_column(server_default="{}")
     account_status: Mapped[str] = mapped_column(server_default="active")
     status_reason: Mapped[str | None] = mapped_column(info={"personal": "message"})
+    status_code: Mapped[str | None] = mapped_column(
+        comment="Set by the service, never by staff: deletion_pending; null for a decision of staff"
+    )
+    status_until: Mapped[datetime | None] = mapped_column(
+        comment="End of the status; null without a known end"
+    )
     appeal_status: Mapped[str | None]
     referral_code: Mapped[str] = mapped_column(unique=True, server_default=NEW_REFERRAL_CODE)
     referral_code_issued_at: Mapped[datetime | None] = mapped_column(
@@ -89,20 +99,66 @@ class Profile(Timestamped, Base):
         comment="Channels on or off by kind of message, where they differ from the defaults",
     )
     revision: Mapped[int] = mapped_column(server_default=text("1"))
-    # Only ``queries.fetch_profile`` fills these attributes, partly from joined tables.
-    shown_avatar_url: Mapped[str | None] = query_expression()
-    permissions: Mapped[list[str]] = query_expression()
-    campus: Mapped[dict[str, str] | None] = query_expression()
 
-    @property
-    def phone_verified(self) -> bool:
-        """Whether the user proved to have the phone number."""
-        return self.phone_verified_at is not None
 
-    @property
-    def all_notification_preferences(self) -> Preferences:
-        """The channels of all kinds of messages, with the defaults where the user decided nothing."""
-        return resolve_preferences(self.notification_preferences)
+class AccountDecision(Entity):
+    """A decision of staff to restrict or suspend an account. A person has at most one decision that has not ended."""
+
+    __tablename__ = "account_decisions"
+    __table_args__ = (
+        CheckConstraint("status IN ('restricted', 'suspended')", name="status"),
+        CheckConstraint("until > decided_at", name="until"),
+        CheckConstraint("ended_how IN ('expired', 'reinstated', 'appeal', 'replaced')", name="ended_how"),
+        CheckConstraint(
+            "(ended_at IS NULL) = (ended_how IS NULL) AND (ended_by IS NULL OR ended_at IS NOT NULL)",
+            name="ended",
+        ),
+        CheckConstraint("decided_by <> user_id", name="not_own"),
+        Index(
+            "uq_account_decisions_current", "user_id", unique=True, postgresql_where=text("ended_at IS NULL")
+        ),
+        Index("ix_account_decisions_user", "user_id", text("id DESC")),
+        Index(
+            "ix_account_decisions_due",
+            "until",
+            postgresql_where=text("ended_at IS NULL AND until IS NOT NULL"),
+        ),
+    )
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
+    status: Mapped[str]
+    reason: Mapped[str] = mapped_column(info={"personal": "message"})
+    decided_by: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
+    decided_at: Mapped[datetime]
+    until: Mapped[datetime | None]
+    ended_at: Mapped[datetime | None]
+    ended_how: Mapped[str | None]
+    ended_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
+
+
+class AccountAppeal(Entity):
+    """An appeal against a decision about an account. The end of the decision closes a pending appeal."""
+
+    __tablename__ = "account_appeals"
+    __table_args__ = (
+        UniqueConstraint("decision_id"),
+        CheckConstraint("status IN ('pending', 'accepted', 'rejected', 'closed')", name="status"),
+        CheckConstraint(
+            "(status IN ('accepted', 'rejected')) = (decided_by IS NOT NULL)"
+            " AND (status = 'pending') = (decided_at IS NULL)"
+            " AND (decided_by IS NULL) = (comment IS NULL)",
+            name="decided",
+        ),
+        Index("ix_account_appeals_status", "status", "id"),
+    )
+
+    decision_id: Mapped[UUID] = mapped_column(ForeignKey("account_decisions.id"))
+    text: Mapped[str] = mapped_column(info={"personal": "message"})
+    status: Mapped[str] = mapped_column(server_default="pending")
+    created_at: Mapped[datetime]
+    decided_by: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
+    decided_at: Mapped[datetime | None]
+    comment: Mapped[str | None] = mapped_column(info={"personal": "message"})
 
 
 ERASED_SUBJECT_INDEX = BlindIndex("erased_identities.subject")

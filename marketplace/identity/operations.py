@@ -116,7 +116,7 @@ def update_profile(
     revision: int | None,
     media_base_url: str,
     now: datetime,
-) -> Profile:
+) -> queries.OwnProfile:
     """Change the editable fields of a user's profile. Missing fields are unchanged.
 
     An uploaded avatar replaces the URL of an external avatar, and the other way round.
@@ -165,7 +165,7 @@ def update_profile(
         session.flush()
     if old_image_id is not None and profile.avatar_image_id != old_image_id:
         release_images(session, image_ids=[old_image_id], now=now)
-    return queries.fetch_profile(session, user_id=user_id, media_base_url=media_base_url)
+    return queries.fetch_profile(session, user_id=user_id, media_base_url=media_base_url, now=now)
 
 
 def set_verified_phone(session: Session, *, user_id: UUID, phone: str, now: datetime) -> None:

@@ -128,7 +128,7 @@ def send_code(sms: SmsGateway, issued: IssuedCode) -> None:
 
 def confirm_code(
     session: Session, *, user_id: UUID, code: str, key: str, media_base_url: str, now: datetime
-) -> Profile:
+) -> queries.OwnProfile:
     """Check a code, and store the number in the profile as verified.
 
     Another profile with the same verified number loses the verification, because numbers change hands.
@@ -169,7 +169,7 @@ def confirm_code(
             profile.updated_at = now
     session.flush()  # the unique index allows one profile at a time
     operations.set_verified_phone(session, user_id=user_id, phone=phone, now=now)
-    return queries.fetch_profile(session, user_id=user_id, media_base_url=media_base_url)
+    return queries.fetch_profile(session, user_id=user_id, media_base_url=media_base_url, now=now)
 
 
 def _select_valid_code(user_id: UUID, now: datetime) -> Select[PhoneCode]:

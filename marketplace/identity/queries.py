@@ -5,14 +5,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, case, func, literal, select, text
-from sqlalchemy.orm import Session, with_expression
+from sqlalchemy import bindparam, case, select, text
+from sqlalchemy.orm import Session
 
 from marketplace.identity.models import AdminRole, Profile
+from marketplace.identity.preferences import Preferences, resolve_preferences
 from marketplace.infra.sql.statements import Prepared, Statement
-from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.errors import NotFoundError, found
 from marketplace.kernel.paging import Page, PageRequest, page_of
-from marketplace.platform.models import Campus
 
 ROLES = ("buyer", "vendor", "staff")
 ACCOUNT_STATUSES = ("active", "restricted", "suspended")
@@ -47,7 +47,10 @@ _SELECT_CALLER = Prepared(
         Profile.email,
         Profile.role,
         Profile.staff_role,
-        Profile.account_status,
+        # The stored status lasts until a periodic task ends the decision, a minute at most.
+        case((Profile.status_until <= bindparam("now"), "active"), else_=Profile.account_status).label(
+            "account_status"
+        ),
         Profile.campus_id,
         AdminRole.permissions,
     )
@@ -56,14 +59,15 @@ _SELECT_CALLER = Prepared(
 )
 
 
-def find_caller(session: Session, *, user_id: UUID, aal: str) -> Caller | None:
+def find_caller(session: Session, *, user_id: UUID, aal: str, now: datetime) -> Caller | None:
     """Find the caller for the subject of a valid token.
 
     :param user_id: the token's subject
     :param aal: the token's assurance level, ``aal1`` or ``aal2``
+    :param now: a restriction or suspension ends at ``status_until``
     :return: none if the user has no profile yet
     """
-    row = _SELECT_CALLER.first(session, user_id=user_id)
+    row = _SELECT_CALLER.first(session, user_id=user_id, now=now)
     if row is None:
         return None
     permissions = frozenset(row.pop("permissions") or ())
@@ -82,31 +86,87 @@ def find_only_profile_with_phone(session: Session, *, phone: str) -> UUID | None
     return ids[0] if len(ids) == 1 else None
 
 
-def fetch_profile(session: Session, *, user_id: UUID, media_base_url: str) -> Profile:
-    """Fetch the owner's view of a profile, with permissions, campus and the avatar's URL.
+@dataclass(frozen=True)
+class OwnProfile:
+    """A profile as the owner sees the profile."""
+
+    id: UUID
+    email: str | None
+    name: str | None
+    phone: str | None
+    phone_verified: bool
+    avatar_url: str | None
+    avatar_key: str | None
+    media_base_url: str
+    role: str
+    staff_role: str | None
+    permissions: list[str]
+    badges: list[str]
+    account_status: str
+    status_reason: str | None
+    appeal_status: str | None
+    referral_code: str
+    campus_id: UUID | None
+    campus_name: str | None
+    campus_slug: str | None
+    notification_preferences: dict[str, dict[str, bool]]
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def shown_avatar_url(self) -> str | None:
+        """The URL of the avatar: the given address, or the uploaded picture."""
+        if self.avatar_url is not None or self.avatar_key is None:
+            return self.avatar_url
+        return f"{self.media_base_url}/{self.avatar_key}"
+
+    @property
+    def campus(self) -> dict[str, Any] | None:
+        """The campus, or none."""
+        if self.campus_name is None:
+            return None
+        return {"id": self.campus_id, "name": self.campus_name, "slug": self.campus_slug}
+
+    @property
+    def all_notification_preferences(self) -> Preferences:
+        """The channels of all kinds of messages, with the defaults where the user decided nothing."""
+        return resolve_preferences(self.notification_preferences)
+
+
+_SELECT_OWN_PROFILE = Prepared(
+    text(
+        """
+        SELECT p.id, p.email, p.name, p.phone, p.phone_verified_at IS NOT NULL AS phone_verified, p.avatar_url,
+            p.avatar_key, CAST(:media_base_url AS text) AS media_base_url, p.role, p.staff_role,
+            coalesce(r.permissions, '{}') AS permissions, p.badges,
+            CASE WHEN p.status_until <= :now THEN 'active' ELSE p.account_status END AS account_status,
+            CASE WHEN p.status_until <= :now THEN NULL ELSE p.status_reason END AS status_reason,
+            CASE WHEN p.status_until <= :now THEN NULL ELSE p.appeal_status END AS appeal_status,
+            p.referral_code, p.campus_id, c.name AS campus_name, c.slug AS campus_slug,
+            p.notification_preferences, p.revision, p.created_at, p.updated_at
+        FROM profiles p
+            LEFT JOIN admin_roles r ON r.role = p.staff_role
+            LEFT JOIN campuses c ON c.id = p.campus_id
+        WHERE p.id = :user_id
+        """
+    ),
+    row=OwnProfile,
+)
+
+
+def fetch_profile(session: Session, *, user_id: UUID, media_base_url: str, now: datetime) -> OwnProfile:
+    """Fetch the owner's view of a profile, with permissions and campus.
 
     :param media_base_url: the base URL of uploaded images
+    :param now: a restriction or suspension ends at ``status_until``
     :raises NotFoundError: the profile does not exist
     """
-    campus = func.jsonb_build_object("id", Campus.id, "name", Campus.name, "slug", Campus.slug)
-    profile = session.scalar(
-        select(Profile)
-        .outerjoin(AdminRole, AdminRole.role == Profile.staff_role)
-        .outerjoin(Campus, Campus.id == Profile.campus_id)
-        .where(Profile.id == user_id)
-        .options(
-            with_expression(
-                Profile.shown_avatar_url,
-                func.coalesce(Profile.avatar_url, literal(f"{media_base_url}/") + Profile.avatar_key),
-            ),
-            with_expression(Profile.permissions, func.coalesce(AdminRole.permissions, [])),
-            with_expression(Profile.campus, case((Campus.id.is_not(None), campus))),
-        ),
-        execution_options={"populate_existing": True},
+    session.flush()
+    return found(
+        _SELECT_OWN_PROFILE.first(session, user_id=user_id, media_base_url=media_base_url, now=now),
+        "Profile not found.",
     )
-    if profile is None:
-        raise NotFoundError
-    return profile
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ class SeededKind(IntEnum):
     REVIEW = 25
     PUBLIC_HOLIDAY = 26
     REP_SHIFT = 27
+    ACCOUNT_DECISION = 28
+    APPEAL = 29
 
 
 def seeded_id(kind: SeededKind, number: int) -> UUID:
@@ -93,5 +95,7 @@ PAYOUT_BATCH: Final = seeded_id(SeededKind.PAYOUT_BATCH, 1)
 RECONCILIATION: Final = seeded_id(SeededKind.RECONCILIATION, 1)
 WEBHOOK: Final = seeded_id(SeededKind.WEBHOOK, 1)
 REVIEW: Final = seeded_id(SeededKind.REVIEW, 1)
+ACCOUNT_DECISION: Final = seeded_id(SeededKind.ACCOUNT_DECISION, 2)
+APPEAL: Final = seeded_id(SeededKind.APPEAL, 1)
 PUBLIC_HOLIDAY: Final = seeded_id(SeededKind.PUBLIC_HOLIDAY, 1)
 REP_SHIFT: Final = seeded_id(SeededKind.REP_SHIFT, 1)

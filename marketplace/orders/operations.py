@@ -19,6 +19,7 @@ from marketplace.orders.deadlines import MAX_PIN_ATTEMPTS, PIN_LOCKOUT
 from marketplace.orders.models import Order
 from marketplace.orders.pin import pin_matches
 from marketplace.orders.pricing import split_escrow
+from marketplace.orders.queries import ensure_open_to
 from marketplace.orders.transitions import (
     Actor,
     EscrowTransition,
@@ -262,11 +263,13 @@ def confirm_receipt(session: Session, *, order_id: UUID, caller: Caller, now: da
 
     :param caller: the buyer
     :raises NotFoundError: the caller has no such order
+    :raises AccountNotActiveError: the account is not active, and the order is unpaid
     :raises IllegalTransitionError: the order is not shipped
     """
     if fetch_party_role(session, order_id=order_id, caller=caller) != "buyer":
         raise NotFoundError("Order not found.")
     order = lock_order(session, order_id=order_id)
+    ensure_open_to(caller, is_paid=order.status != states.PENDING_PAYMENT)
     _release_escrow(session, order, trigger=states.CONFIRM, actor=Actor("buyer", caller.id), now=now)
 
 

@@ -12,10 +12,10 @@ from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
 from marketplace.infra.sql.statements import Prepared, Statement
-from marketplace.kernel.errors import NotFoundError
+from marketplace.kernel.errors import AccountNotActiveError, NotFoundError
 from marketplace.kernel.money import format_decimal
 from marketplace.kernel.paging import Page, PageRequest, page_of
-from marketplace.orders import states
+from marketplace.orders import states, texts
 from marketplace.orders.models import OrderEvent, OrderItem
 from marketplace.orders.pin import delivery_pin
 
@@ -319,6 +319,7 @@ _SELECT_ORDERS = {
     role: Statement(
         text(
             f"""{_SELECT_ORDER_SQL} WHERE {condition} AND (CAST(:status AS text) IS NULL OR o.status = :status)
+            AND (o.paid_at IS NOT NULL OR NOT :paid_only)
             AND (CAST(:after AS uuid) IS NULL OR o.id < :after) ORDER BY o.id DESC LIMIT :limit"""
         ),
         row=OrderRow,
@@ -336,6 +337,7 @@ def list_orders(
     role: str,
     owner_id: UUID,
     status: str | None,
+    paid_only: bool = False,
     page: PageRequest,
     context: OrderViewContext,
 ) -> Page:
@@ -344,9 +346,15 @@ def list_orders(
     :param role: ``buyer`` or ``vendor``
     :param owner_id: the buyer's id, or the store's
     :param status: none for every status
+    :param paid_only: leave out orders that were never paid
     """
     rows = _SELECT_ORDERS[role].all(
-        session, owner_id=owner_id, status=status, after=page.after("id")[0], limit=page.limit + 1
+        session,
+        owner_id=owner_id,
+        status=status,
+        paid_only=paid_only,
+        after=page.after("id")[0],
+        limit=page.limit + 1,
     )
     orders = page_of(rows, request=page, position_of=lambda row: [str(row.id)])
     return replace(orders, items=_build_views(session, orders.items, roles=[role], context=context))
@@ -427,12 +435,23 @@ def fetch_order_with_roles(session: Session, *, order_id: UUID, caller: Caller) 
 
     :return: the order with all fields, and one or more of ``buyer``, ``vendor`` and ``staff``
     :raises NotFoundError: the order does not exist, or is hidden from the caller
+    :raises AccountNotActiveError: see ``ensure_open_to``
     """
     order = _SELECT_ORDER.first(session, order_id=order_id)
     roles = _caller_roles(order, caller) if order else []
     if order is None or not roles:
         raise NotFoundError("Order not found.")
+    ensure_open_to(caller, is_paid=order.paid_at is not None)
     return order, roles
+
+
+def ensure_open_to(caller: Caller, *, is_paid: bool) -> None:
+    """Refuse an unpaid order to a restricted or suspended party. Such a party may only complete paid orders.
+
+    :raises AccountNotActiveError: the account is not active, and the order was never paid
+    """
+    if caller.account_status != "active" and not is_paid:
+        raise AccountNotActiveError(texts.ONLY_PAID_ORDERS.format(status=caller.account_status))
 
 
 def _caller_roles(order: OrderRow, caller: Caller) -> list[str]:
@@ -442,6 +461,7 @@ def _caller_roles(order: OrderRow, caller: Caller) -> list[str]:
         "buyer": order.buyer_id == caller.id,
         "vendor": order.vendor_user_id == caller.id and shown_to_vendor,
         "staff": caller.is_staff
+        and caller.account_status == "active"
         and (caller.staff_role != "campus_rep" or caller.campus_id == order.campus_id),
     }
     return [role for role, applies in roles.items() if applies]

@@ -20,6 +20,7 @@ ORDER_EXPIRED_PAYMENT_RETURNED = (
 ORDER_EXPIRED_NEXT_STEP = "If you still want the items, place a new order."
 
 # Error messages.
+ONLY_PAID_ORDERS = "Your account is {status}, so you can use paid orders only. See your account's status."
 ITEMS_NOT_ORDERABLE = "Some items cannot be ordered. {first_name}: {first_reason}"
 OTHER_CAMPUS_ITEM = "This product is sold on another campus. Order products of your own campus only."
 SEVERAL_VENDORS = (

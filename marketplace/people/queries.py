@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, ScalarSelect, func, select, union
 from sqlalchemy.orm import Session
 
-from marketplace.identity.models import Profile
+from marketplace.identity.models import AccountAppeal, AccountDecision, Profile
 from marketplace.kernel.errors import found
 from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.paging import TablePage, TableRequest
@@ -23,6 +23,7 @@ from marketplace.vendors.models import VendorProfile
 
 SORTS = ("created_at", "name")
 LATEST_ORDERS = 10
+LATEST_DECISIONS = 10
 _ORDER_NUMBER = re.compile(r"CM-\d{1,18}", re.ASCII | re.IGNORECASE)
 
 
@@ -152,10 +153,27 @@ class PersonStore:
 
 
 @dataclass(frozen=True)
+class PersonDecision:
+    """A decision about an account, for staff. ``appeal_status`` is none without an appeal."""
+
+    id: UUID
+    status: str
+    reason: str
+    decided_at: datetime
+    decided_by: UUID
+    until: datetime | None
+    ended_at: datetime | None
+    ended_how: str | None
+    appeal_id: UUID | None
+    appeal_status: str | None
+
+
+@dataclass(frozen=True)
 class Person(PersonRow):
     """A person with store, wallet and orders, for staff. Amounts are in kobo.
 
-    ``orders_bought`` and ``orders_sold`` count orders in all states. ``latest_orders`` has at most ``LATEST_ORDERS``.
+    ``orders_bought`` and ``orders_sold`` count orders in all states. ``latest_orders`` has at most ``LATEST_ORDERS``,
+    and ``decisions`` the latest ``LATEST_DECISIONS``.
     """
 
     badges: list[str]
@@ -169,6 +187,8 @@ class Person(PersonRow):
     orders_bought: int
     orders_sold: int
     latest_orders: list[PersonOrder]
+    status_until: datetime | None
+    decisions: list[PersonDecision]
 
 
 def show_person(session: Session, *, user_id: UUID) -> Person:
@@ -205,7 +225,25 @@ def show_person(session: Session, *, user_id: UUID) -> Person:
         orders_bought=_count_orders(session, bought),
         orders_sold=0 if sold is None else _count_orders(session, sold),
         latest_orders=_list_latest_orders(session, user_id, bought, sold),
+        status_until=profile.status_until,
+        decisions=_list_decisions(session, user_id),
     )
+
+
+def _list_decisions(session: Session, user_id: UUID) -> list[PersonDecision]:
+    columns = [field.name for field in fields(PersonDecision) if not field.name.startswith("appeal")]
+    rows = session.execute(
+        select(
+            *(getattr(AccountDecision, name) for name in columns),
+            AccountAppeal.id.label("appeal_id"),
+            AccountAppeal.status.label("appeal_status"),
+        )
+        .outerjoin(AccountAppeal, AccountAppeal.decision_id == AccountDecision.id)
+        .where(AccountDecision.user_id == user_id)
+        .order_by(AccountDecision.id.desc())
+        .limit(LATEST_DECISIONS)
+    )
+    return [PersonDecision(**row) for row in rows.mappings()]
 
 
 def _count_orders(session: Session, condition: ColumnElement[bool]) -> int:

@@ -28,6 +28,7 @@ class VendorProfile(Timestamped, Entity):
             name="rating_counts",
         ),
         CheckConstraint("is_weekly_hours(weekly_hours)", name="weekly_hours"),
+        CheckConstraint("NOT suspended_with_owner OR status = 'suspended'", name="suspended_with_owner"),
         Index(
             "ix_vendor_profiles_search",
             "search",
@@ -43,6 +44,10 @@ class VendorProfile(Timestamped, Entity):
     description: Mapped[str] = mapped_column(server_default="")
     verified: Mapped[bool] = mapped_column(server_default=text("false"))
     status: Mapped[str] = mapped_column(server_default="active")
+    suspended_with_owner: Mapped[bool] = mapped_column(
+        server_default=text("false"),
+        comment="Whether the store is suspended only because of the status of the owner's account",
+    )
     on_vacation: Mapped[bool] = mapped_column(server_default=text("false"))
     vacation_until: Mapped[datetime | None]
     vacation_note: Mapped[str | None] = mapped_column(info={"personal": "message"})

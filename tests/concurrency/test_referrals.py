@@ -64,7 +64,7 @@ def test_concurrent_events_reward_a_referrer_once(database: Database) -> None:
         with database.transaction() as session:
             referral = referred(session, person(session))
             newcomer, referrer = referral.newcomer_id, referral.referrer_id
-            buyer = find_caller(session, user_id=newcomer, aal="aal1")
+            buyer = find_caller(session, user_id=newcomer, aal="aal1", now=NOW)
             assert buyer is not None
             receive_order(session, replace(make_shop(session), buyer=buyer))
 

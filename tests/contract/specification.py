@@ -53,9 +53,10 @@ PUBLIC = RowAccess("ignored if bad")
 OPTIONAL = RowAccess("checked if given")
 AUTHENTICATED = RowAccess()
 # Ownership of a row (buyer, vendor or participant) is a scope: other callers get 404.
-PARTIES = AUTHENTICATED
+PARTIES = RowAccess(restricted=True)
 ANY_STATUS = RowAccess(restricted=True)
 VENDOR = RowAccess(roles=frozenset({"vendor"}))
+VENDOR_ANY_STATUS = RowAccess(roles=frozenset({"vendor"}), restricted=True)
 VENDOR_OR_STAFF = RowAccess(roles=frozenset({"vendor", "staff"}))
 BUYER_OR_VENDOR = RowAccess(roles=frozenset({"buyer", "vendor"}))
 STAFF = RowAccess(roles=frozenset({"staff"}))
@@ -102,14 +103,21 @@ CART_AND_ORDERS = (
     Row("POST", "/api/cart", AUTHENTICATED, "60/minute"),
     Row("DELETE", "/api/cart", AUTHENTICATED),
     Row("POST", "/api/orders", AUTHENTICATED, "30/minute", idempotency="honoured", shares="placing"),
-    Row("GET", "/api/orders", AUTHENTICATED),
-    Row("GET", "/api/orders/vendor", VENDOR),
-    Row("GET", "/api/orders/vendor/counts", VENDOR),
+    Row("GET", "/api/orders", ANY_STATUS),
+    Row("GET", "/api/orders/vendor", VENDOR_ANY_STATUS),
+    Row("GET", "/api/orders/vendor/counts", VENDOR_ANY_STATUS),
     Row("GET", "/api/orders/:id", PARTIES),
     Row("GET", "/api/orders/:id/events", PARTIES),
-    Row("POST", "/api/orders/:id/accept", VENDOR, "30/minute"),
-    Row("POST", "/api/orders/:id/status", VENDOR, "30/minute"),
-    Row("POST", "/api/orders/:id/verify-code", VENDOR, "10/minute", idempotency="honoured", shares="PIN"),
+    Row("POST", "/api/orders/:id/accept", VENDOR_ANY_STATUS, "30/minute"),
+    Row("POST", "/api/orders/:id/status", VENDOR_ANY_STATUS, "30/minute"),
+    Row(
+        "POST",
+        "/api/orders/:id/verify-code",
+        VENDOR_ANY_STATUS,
+        "10/minute",
+        idempotency="honoured",
+        shares="PIN",
+    ),
     Row("POST", "/api/orders/:id/cancel", PARTIES, "15/minute", idempotency="honoured"),
     Row("POST", "/api/orders/:id/confirm", PARTIES, "20/minute", idempotency="honoured"),
     Row("GET", "/api/orders/admin", staff_with("canManageOrders"), "60/minute"),
@@ -121,7 +129,10 @@ NAMED_ALONGSIDE = (
         "POST", "/api/orders/checkout", AUTHENTICATED, "30/minute",
         idempotency="required", shares="placing",
     ),
-    Row("POST", "/api/orders/:id/verify-delivery", VENDOR, "10/minute", idempotency="required", shares="PIN"),
+    Row(
+        "POST", "/api/orders/:id/verify-delivery", VENDOR_ANY_STATUS, "10/minute",
+        idempotency="required", shares="PIN",
+    ),
     Row("GET", "/api/orders/:id/items", PARTIES),
     Row("POST", "/api/payments/intent", AUTHENTICATED, "15/minute", idempotency="required"),
     # The body decides: an officer with AAL2 dispatches a batch, and a vendor requests an early withdrawal.
@@ -172,7 +183,7 @@ USERS_AND_VENDORS = (
     # The specification's misspelling, and the intended path.
     Row("POST", "/api/users/content-flagsu", AUTHENTICATED, "20/hour", shares="flags", built=False),
     Row("POST", "/api/users/content-flags", AUTHENTICATED, "20/hour", shares="flags", built=False),
-    Row("GET", "/api/users/me/account-status", ANY_STATUS, built=False),
+    Row("GET", "/api/users/me/account-status", ANY_STATUS),
     Row("POST", "/api/vendors/applications", AUTHENTICATED, "5/hour", built=False),
     Row("POST", "/api/vendors/applications/student-id", AUTHENTICATED, waits=True, built=False),
     Row("GET", "/api/vendors/applications/me", AUTHENTICATED, built=False),
@@ -187,7 +198,7 @@ ASSISTANT_CHAT_NOTIFICATIONS = (
     Row("POST", "/api/assistant/session-title", AUTHENTICATED, "30/minute", waits=True, built=False),
     Row("POST", "/api/assistant/support-reply", STAFF, "20/minute", waits=True, built=False),
     Row("GET", "/api/conversations", AUTHENTICATED, built=False),
-    Row("GET", "/api/conversations/:id/messages", PARTIES, built=False),
+    Row("GET", "/api/conversations/:id/messages", AUTHENTICATED, built=False),
     Row("POST", "/api/chat/send", AUTHENTICATED, "60/minute", built=False),
     Row("GET", "/api/whatsapp/webhook", UNCHECKED),
     Row("POST", "/api/whatsapp/webhook", UNCHECKED, "unlimited"),
@@ -280,6 +291,13 @@ ADDITIONS = (
     Row("POST", "/api/products/:id/reject", staff_with(PRODUCTS)),
     Row("POST", "/api/products/:id/takedown", staff_with(PRODUCTS)),
     Row("GET", "/api/vibes/:id", PUBLIC, cache=300),
+    Row("POST", "/api/users/me/appeal", ANY_STATUS, "5/day"),
+    *(
+        Row("POST", f"/api/admin/users/:id/{action}", staff_with("canManageUsers"), "30/minute")
+        for action in ("restrict", "suspend", "reinstate")
+    ),
+    Row("GET", "/api/admin/appeals", staff_with("canManageUsers")),
+    Row("POST", "/api/admin/appeals/:id/decide", staff_with("canManageUsers"), "30/minute"),
     Row("GET", "/api/users/me/referrals", AUTHENTICATED),
     Row("POST", "/api/users/me/referrals/code", AUTHENTICATED, "5/day"),
     *(

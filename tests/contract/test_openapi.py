@@ -357,6 +357,8 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         # A random id: this buyer has no delivered order.
         "review_id": str(uuid4()),
         "alert_id": str(raised(services)),
+        # A random id: these officers do not manage people.
+        "appeal_id": str(uuid4()),
         "proposal_id": str(services.database.in_transaction(propose)),
         **reconciled(services),
         "payout_id": str(services.database.in_transaction(requested_cash_out, buyer)),
@@ -398,7 +400,7 @@ def requested_cash_out(session: Session, buyer_id: UUID) -> UUID:
     """Request a cash-out for a buyer with wallet balance and bank account, and return the payout's id."""
     fill_wallet(session, buyer_id, 900_000)
     make_account(session, buyer_id)
-    caller = find_caller(session, user_id=buyer_id, aal="aal1")
+    caller = find_caller(session, user_id=buyer_id, aal="aal1", now=datetime.now(UTC))
     assert caller is not None
     return withdrawals.request_cash_out(
         session, caller=caller, amount_minor=200_000, now=datetime.now(UTC)

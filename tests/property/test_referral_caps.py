@@ -70,7 +70,7 @@ def play(session: Session, steps: list[tuple[str, int, int]]) -> None:
 
 
 def deliver(session: Session, shop: Shop, user_id: UUID, now: datetime) -> None:
-    buyer = find_caller(session, user_id=user_id, aal="aal1")
+    buyer = find_caller(session, user_id=user_id, aal="aal1", now=NOW)
     assert buyer is not None
     receive_order(session, replace(shop, buyer=buyer), now=now)
     for _ in range(2):

@@ -91,7 +91,7 @@ class Market:
 
     def caller(self, user_id: UUID) -> Caller:
         with self.database.reading() as session:
-            found = find_caller(session, user_id=user_id, aal="aal1")
+            found = find_caller(session, user_id=user_id, aal="aal1", now=datetime.now(UTC))
         assert found is not None
         return found
 

@@ -17,7 +17,7 @@ from tests.support.referrals import REFERRER_MINOR, person, receive_order, refer
 def test_event_of_delivered_order_rewards_the_referrer(session: Session) -> None:
     referrer = person(session)
     newcomer = referred(session, referrer).newcomer_id
-    buyer = find_caller(session, user_id=newcomer, aal="aal1")
+    buyer = find_caller(session, user_id=newcomer, aal="aal1", now=NOW)
     assert buyer is not None
     receive_order(session, replace(make_shop(session), buyer=buyer))
     event_id = session.scalars(

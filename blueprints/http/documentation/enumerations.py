@@ -26,6 +26,7 @@ from marketplace.payments.money_trail import build as money_trail
 from marketplace.payouts import states as payout_states
 from marketplace.payouts.batches import detail as batch_detail, queries as batch_queries, staging
 from marketplace.payouts.payees import holds, payout_history
+from marketplace.people import account_status, appeals, own_status
 from marketplace.proposals import states as proposal_states
 from marketplace.proposals.kinds import CHANGES
 from marketplace.reconciliation import classification, queries as reconciliation_queries, resolution, run
@@ -38,6 +39,11 @@ _WORDS: dict[str, Iterable[str]] = {
     "ProblemCode": CATALOG,
     "Role": ROLES,
     "AccountStatus": ACCOUNT_STATUSES,
+    "BarredStatus": (account_status.RESTRICTED, account_status.SUSPENDED),
+    "DecisionEnding": account_status.ENDINGS,
+    "AllowedFunction": own_status.ALLOWED_WHILE_BARRED,
+    "AppealStatus": appeals.STATUSES,
+    "AppealOutcome": (appeals.ACCEPTED, appeals.REJECTED),
     "Permission": permissions.ALL,
     "Weekday": DAYS,
     # Catalog

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from marketplace.identity.queries import Caller
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders, states
+from marketplace.orders.queries import ensure_open_to
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order
 from marketplace.payments import texts
 from marketplace.payments.refunds import create
@@ -24,11 +25,13 @@ def cancel_order(
 
     :param reason: shown to the other party
     :raises NotFoundError: the caller is neither the order's buyer nor its vendor
+    :raises AccountNotActiveError: the account is not active, and the order is unpaid
     :raises IllegalTransitionError: the order is shipped or closed
     """
     actor = Actor(orders.fetch_party_role(session, order_id=order_id, caller=caller), caller.id)
     order = lock_order(session, order_id=order_id)
     was_paid = order.status != states.PENDING_PAYMENT
+    ensure_open_to(caller, is_paid=was_paid)
     if was_paid or order.accepted_minor:
         create.lock_charges(session, order=order)
     orders.cancel_order(session, order=order, actor=actor, reason=reason, now=now)

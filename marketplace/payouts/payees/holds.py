@@ -59,12 +59,13 @@ class WaitingPayout(PayeePayout):
     account_replaced: bool
 
 
-_COLUMNS = """p.account_status, p.status_reason, a.created_at AS account_since
+_COLUMNS = """p.account_status, p.status_code, a.created_at AS account_since
     FROM {source} JOIN profiles p ON p.id = {person}
         LEFT JOIN payout_accounts a ON a.user_id = p.id AND a.replaced_at IS NULL"""
 _SELECT_VENDORS = Statement(
     text(
-        "SELECT v.id, v.status AS store_status, "
+        # A store that is suspended with the owner adds no hold to those of the account.
+        "SELECT v.id, CASE WHEN NOT v.suspended_with_owner THEN v.status END AS store_status, "
         + _COLUMNS.format(source="vendor_profiles v", person="v.user_id")
         + " WHERE v.id = ANY(:ids)"
     )
@@ -153,7 +154,7 @@ def _derive_holds(row: dict[str, Any], *, now: datetime) -> tuple[Hold, ...]:
     if row["account_status"] == "suspended":
         holds.append(Hold(ACCOUNT_SUSPENDED))
     # A person who deletes the account is paid out first, although the account is restricted meanwhile.
-    elif row["account_status"] == "restricted" and row["status_reason"] != "deletion_pending":
+    elif row["account_status"] == "restricted" and row["status_code"] != "deletion_pending":
         holds.append(Hold(ACCOUNT_RESTRICTED))
     if row["store_status"] == "suspended":
         holds.append(Hold(STORE_SUSPENDED))

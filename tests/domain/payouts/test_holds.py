@@ -76,7 +76,7 @@ def test_store_without_bank_account_is_on_hold(market: Market) -> None:
         ({"account_status": "restricted", "status_reason": "Under review"}, {}, (holds.ACCOUNT_RESTRICTED,)),
         ({"account_status": "restricted"}, {}, (holds.ACCOUNT_RESTRICTED,)),
         # A departing user and a closed store are still paid.
-        ({"account_status": "restricted", "status_reason": "deletion_pending"}, {"status": "closed"}, ()),
+        ({"account_status": "restricted", "status_code": "deletion_pending"}, {"status": "closed"}, ()),
         ({}, {"status": "suspended"}, (holds.STORE_SUSPENDED,)),
         ({"account_status": "suspended"}, {"status": "suspended"}, (holds.ACCOUNT_SUSPENDED, holds.STORE_SUSPENDED)),
     ],

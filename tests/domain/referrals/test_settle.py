@@ -38,7 +38,7 @@ def referral(session: Session) -> Referral:
 
 
 def caller(session: Session, user_id: UUID) -> Caller:
-    found = find_caller(session, user_id=user_id, aal="aal1")
+    found = find_caller(session, user_id=user_id, aal="aal1", now=NOW)
     assert found is not None
     return found
 
