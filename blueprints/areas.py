@@ -14,6 +14,7 @@ from blueprints.functions import routes as functions
 from blueprints.health import routes as health
 from blueprints.http import ContractBlueprint
 from blueprints.http.contract import Contract
+from blueprints.notifications import routes as devices
 from blueprints.orders import routes as orders
 from blueprints.payments import refunds, routes as payments
 from blueprints.payouts.batches import routes as payout_batches
@@ -23,6 +24,7 @@ from blueprints.payouts.transfers import routes as transfers
 from blueprints.people import routes as people
 from blueprints.platform import routes as platform
 from blueprints.referrals import routes as referrals
+from blueprints.reports import routes as reports
 from blueprints.reviews import routes as reviews
 from blueprints.users import routes as users
 from blueprints.webhooks import admin as webhook_admin, receiving
@@ -56,11 +58,14 @@ AREAS: tuple[ContractBlueprint, ...] = (
     reconciliation.area,
     payout_batches.area,
     users.area,
+    devices.area,
     favorites.area,
     reviews.store_area,
     reviews.product_area,
     reviews.author_area,
     reviews.area,
+    reports.area,
+    reports.staff_area,
     people.area,
     people.appeal_area,
     people.own_area,

@@ -20,6 +20,7 @@ from commands.seeding import (
     products,
     promotions,
     referrals,
+    reports,
     reviews,
     staff_work,
 )
@@ -125,6 +126,7 @@ def seed_database(services: Services, *, product_count: int, now: datetime, stag
     # Orders come first, because they were placed at regular prices before any sale.
     promoted = services.database.in_transaction(promotions.load_promotions, now=now)
     liked = services.database.in_transaction(favorites.load_favorites, now=now)
+    reported = services.database.in_transaction(reports.load_reports, now=now)
     referred = services.database.in_transaction(referrals.load_referrals, now=now)
     filed = services.database.in_transaction(staff_work.load_staff_work, now=now)
     # Query plans for empty tables are slow.
@@ -132,7 +134,7 @@ def seed_database(services: Services, *, product_count: int, now: datetime, stag
         cursor.execute(f"ANALYZE {', '.join(metadata.tables)}")
     return (
         f"Added {added} products, {placed} orders, {reviewed} reviews, {liked} favourites, {promoted} promotions,"
-        f" {referred} referrals and {filed} items of staff work."
+        f" {reported} reports, {referred} referrals and {filed} items of staff work."
         f" The demo data now has {product_count} products."
     )
 

@@ -22,6 +22,7 @@ from marketplace.platform import models as platform
 from marketplace.proposals import models as proposals
 from marketplace.reconciliation import models as reconciliation
 from marketplace.referrals import models as referrals
+from marketplace.reports import models as reports
 from marketplace.reviews import models as reviews
 from marketplace.support import models as support
 from marketplace.vendors import models as vendors
@@ -49,6 +50,7 @@ __all__ = [
     "proposals",
     "reconciliation",
     "referrals",
+    "reports",
     "reviews",
     "search",
     "support",

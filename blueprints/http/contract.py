@@ -130,6 +130,8 @@ PROPOSAL_STAFF = _staff_with(MANAGE_PLATFORM, MANAGE_FINANCES)
 PROPOSAL_STAFF_AAL2 = _staff_with(MANAGE_PLATFORM, MANAGE_FINANCES, aal2=True)
 PRODUCT_STAFF = _staff_with(MANAGE_PRODUCTS)
 USER_STAFF = _staff_with(MANAGE_USERS)
+# The type of the reported content decides which of these permissions is necessary.
+REPORT_STAFF = _staff_with(MANAGE_PRODUCTS, MANAGE_USERS)
 USER_STAFF_AAL2 = _staff_with(MANAGE_USERS, aal2=True)
 VENDOR_STAFF = _staff_with(MANAGE_VENDORS)
 

@@ -49,7 +49,9 @@ _PARAMETERS: Final[dict[str, SharedDoc]] = {
     "address_id": SharedDoc("Id of the address.", demo_ids.ADDRESS),
     "webhook_id": SharedDoc("Id of the webhook event.", demo_ids.WEBHOOK),
     "review_id": SharedDoc("Id of the review.", demo_ids.REVIEW),
+    "device_id": SharedDoc("Id of the device.", demo_ids.DEVICE),
     "appeal_id": SharedDoc("Id of the appeal.", demo_ids.APPEAL),
+    "case_id": SharedDoc("Id of the reported content's case.", demo_ids.REPORT_CASE),
     "alert_id": SharedDoc("Id of the alert.", OTHER_ID),
     "proposal_id": SharedDoc("Id of the proposal.", demo_ids.PROPOSAL),
     "gateway": SharedDoc("Name of the gateway in the configured webhook address.", "gateway"),
@@ -111,8 +113,12 @@ _OFFICERS = {
 }
 
 
-# Operations that need a person in a particular state.
-_PERSONAS = {"account-status.submit_appeal": "restricted"}
+# Operations that need another person, or a person in a particular state.
+_PERSONAS = {
+    "account-status.submit_appeal": "restricted",
+    # The buyer's example reports the same product by the other path.
+    "content_reports.report_content_by_earlier_path": "buyer2",
+}
 
 
 def _persona_of(contract: Contract) -> str | None:

@@ -21,6 +21,7 @@ from blueprints.http.fields import (
 from marketplace.identity.permissions import STAFF_ROLES
 from marketplace.identity.queries import ACCOUNT_STATUSES, ROLES
 from marketplace.kernel import demo_ids
+from marketplace.notifications import devices
 from marketplace.orders import states as order_states
 from marketplace.people import account_status, appeals, own_status, queries
 
@@ -141,6 +142,37 @@ class PersonDecision(Identified):
     )
 
 
+class PersonReports(Schema):
+    """Numbers of reports about a person and the person's content, and of the person's own reports."""
+
+    open_cases = StrictInteger(
+        minimum=0, required=True, metadata=doc("Reported content that waits for a decision.", 1)
+    )
+    upheld_cases = StrictInteger(
+        minimum=0, required=True, metadata=doc("Reported content that staff removed.", 0)
+    )
+    submitted = StrictInteger(minimum=0, required=True, metadata=doc("Reports by the person.", 2))
+    last_reported_at = Timestamp(
+        required=True,
+        allow_none=True,
+        metadata=doc("Time of the latest report; null without one.", PLACED_AT),
+    )
+
+
+class PersonDevice(Created):
+    """A device of a person for push notifications, without the token."""
+
+    example_id = demo_ids.DEVICE
+
+    kind = Choice(*devices.KINDS, required=True, metadata=doc("Kind of the device.", devices.WEB_PUSH))
+    name = fields.String(
+        required=True,
+        allow_none=True,
+        metadata=doc("Label of the device; null without one.", "Firefox on Amara\u2019s laptop"),
+    )
+    last_seen_at = Timestamp(required=True, metadata=doc("Time of the latest registration.", PLACED_AT))
+
+
 class PersonView(PersonSummary):
     """A person for staff, with store, wallet and latest orders."""
 
@@ -180,6 +212,14 @@ class PersonView(PersonSummary):
         fields.Nested(PersonDecision),
         required=True,
         metadata=doc(f"The latest decisions about the account, at most {queries.LATEST_DECISIONS}."),
+    )
+    devices = fields.List(
+        fields.Nested(PersonDevice),
+        required=True,
+        metadata=doc(f"Devices for push notifications, at most {devices.MAX_DEVICES}."),
+    )
+    report_counts = fields.Nested(
+        PersonReports, required=True, metadata=doc("Reports about and by the person.")
     )
 
 

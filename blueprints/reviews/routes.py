@@ -45,7 +45,9 @@ area = ContractBlueprint("reviews", "/api/reviews", "Reviews of stores")
 )
 def list_store_reviews(ctx: Context, vendor_id: UUID, query: dict[str, Any]) -> Page:
     """List the reviews of a store, with the store's rating in `meta.summary`."""
-    return queries.list_reviews_of_store(ctx.session, vendor_id=vendor_id, page=ctx.page, **query)
+    return queries.list_reviews_of_store(
+        ctx.session, vendor_id=vendor_id, page=ctx.page, media_base_url=ctx.media_base_url, **query
+    )
 
 
 @store_area.post(
@@ -66,7 +68,7 @@ def submit_review(ctx: Context, vendor_id: UUID, body: dict[str, Any]) -> querie
     review_id = submit.submit_review(
         ctx.session, author_id=ctx.user.id, vendor_id=vendor_id, now=ctx.now, **body
     )
-    return queries.fetch_review(ctx.session, review_id=review_id)
+    return queries.fetch_review(ctx.session, review_id=review_id, media_base_url=ctx.media_base_url)
 
 
 @product_area.get(
@@ -78,7 +80,9 @@ def submit_review(ctx: Context, vendor_id: UUID, body: dict[str, Any]) -> querie
 )
 def list_product_reviews(ctx: Context, product_id: UUID, query: dict[str, Any]) -> Page:
     """List the reviews of orders that contained a product, the newest first. The stars rate the store."""
-    return queries.list_reviews_of_product(ctx.session, product_id=product_id, page=ctx.page)
+    return queries.list_reviews_of_product(
+        ctx.session, product_id=product_id, page=ctx.page, media_base_url=ctx.media_base_url
+    )
 
 
 @author_area.get(
@@ -90,7 +94,9 @@ def list_product_reviews(ctx: Context, product_id: UUID, query: dict[str, Any]) 
 )
 def list_own_reviews(ctx: Context, query: dict[str, Any]) -> Page:
     """List the reviews that you wrote, the newest first, hidden reviews included."""
-    return queries.list_reviews_of_author(ctx.session, author_id=ctx.user.id, page=ctx.page)
+    return queries.list_reviews_of_author(
+        ctx.session, author_id=ctx.user.id, page=ctx.page, media_base_url=ctx.media_base_url
+    )
 
 
 @area.put(
@@ -111,7 +117,7 @@ def update_review(ctx: Context, review_id: UUID, body: dict[str, Any]) -> querie
         changes=omit_fields(body, "revision"),
         now=ctx.now,
     )
-    return queries.fetch_review(ctx.session, review_id=review_id)
+    return queries.fetch_review(ctx.session, review_id=review_id, media_base_url=ctx.media_base_url)
 
 
 @area.delete("/<uuid:review_id>", auth=AUTHENTICATED, limit="30/minute", reply=Deleted)
@@ -135,7 +141,7 @@ def reply_to_review(ctx: Context, review_id: UUID, body: dict[str, Any]) -> quer
     reply.reply_to_review(
         ctx.session, user_id=ctx.user.id, review_id=review_id, text=body["text"], now=ctx.now
     )
-    return queries.fetch_review(ctx.session, review_id=review_id)
+    return queries.fetch_review(ctx.session, review_id=review_id, media_base_url=ctx.media_base_url)
 
 
 @area.put(
@@ -149,4 +155,4 @@ def reply_to_review(ctx: Context, review_id: UUID, body: dict[str, Any]) -> quer
 def update_reply(ctx: Context, review_id: UUID, body: dict[str, Any]) -> queries.ReviewView:
     """Change the reply of your store within seven days."""
     reply.update_reply(ctx.session, user_id=ctx.user.id, review_id=review_id, text=body["text"], now=ctx.now)
-    return queries.fetch_review(ctx.session, review_id=review_id)
+    return queries.fetch_review(ctx.session, review_id=review_id, media_base_url=ctx.media_base_url)

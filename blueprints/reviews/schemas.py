@@ -17,16 +17,25 @@ from blueprints.http.fields import (
     StrictInteger,
     Text,
     Timestamp,
+    UniqueList,
     Uuid,
 )
+from blueprints.http.image_views import ImageView
 from marketplace.kernel import demo_ids
-from marketplace.reviews import queries, reply, states, submit
+from marketplace.reviews import pictures, queries, reply, states, submit
 
 _STATUSES = (states.VISIBLE, states.HIDDEN)
 _REVIEW_TEXT = "The book came the same day, as good as new."
 _REPLY_TEXT = "Thank you, Amara. See you next semester."
 _text_lengths = {"min_length": submit.TEXT_LENGTHS[0], "max_length": submit.TEXT_LENGTHS[-1]}
 _reply_lengths = {"min_length": reply.TEXT_LENGTHS[0], "max_length": reply.TEXT_LENGTHS[-1]}
+
+
+class _PictureIds(UniqueList):
+    """The ids of a review's pictures in order."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(Uuid(), max_length=pictures.MAX_PICTURES, **kwargs)
 
 
 class SubmitReview(Schema):
@@ -39,6 +48,7 @@ class SubmitReview(Schema):
         required=True,
         metadata=doc("The review, without contact details and offensive language.", _REVIEW_TEXT),
     )
+    image_ids = _PictureIds(metadata=doc("Uploaded images for reviews, at most 4.", []))
 
 
 class UpdateReview(ExpectedRevision):
@@ -49,6 +59,7 @@ class UpdateReview(ExpectedRevision):
         **_text_lengths,
         metadata=doc("The review, without contact details and offensive language.", _REVIEW_TEXT),
     )
+    image_ids = _PictureIds(metadata=doc("All pictures after the change; an empty list removes them.", []))
 
     @validates_schema
     def check_changes(self, data: dict[str, Any], **_kwargs: Any) -> None:
@@ -105,6 +116,7 @@ class ReviewView(Created):
     rating = StrictInteger(minimum=1, maximum=5, required=True, metadata=doc("Stars, from 1 to 5.", 5))
     text = fields.String(required=True, metadata=doc("Text of the review.", _REVIEW_TEXT))
     author = fields.Nested(ReviewAuthor, required=True, metadata=doc("Author of the review."))
+    images = fields.List(fields.Nested(ImageView), required=True, metadata=doc("Pictures, at most 4.", []))
     refunded = fields.Boolean(
         required=True,
         metadata=doc("Whether the order was refunded in full, so that the stars do not count.", False),

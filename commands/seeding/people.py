@@ -14,6 +14,7 @@ from commands.seeding.loading import copy_rows, load_data
 from marketplace.kernel import demo_ids
 from marketplace.kernel.demo_ids import SeededKind, seeded_id
 from marketplace.kernel.opening_hours import DAYS, LAGOS, WeeklyHours
+from marketplace.notifications.models import UserDevice
 from marketplace.payouts.models import PayoutAccount
 from marketplace.platform.campuses.hubs import format_hours
 from sandbox.personas import EMAIL_DOMAIN, MAIN_CAMPUS, PERSONAS, SECOND_CAMPUS, STORE_NAMES, persona_named
@@ -168,6 +169,7 @@ def load_people(session: Session, *, vendors: int, now: datetime) -> None:
     _load_holidays(session, now=now)
     _load_profiles(session, vendors=vendors, now=now)
     _load_account_decisions(session, now=now)
+    _load_device(session, now=now)
     _load_shifts(session, now=now)
     _load_stores(session, vendors=vendors, now=now)
     _load_payout_accounts(session, vendors=vendors, now=now)
@@ -338,6 +340,24 @@ def _load_account_decisions(session: Session, *, now: datetime) -> None:
             )
         ],
     )
+
+
+def _load_device(session: Session, *, now: datetime) -> None:
+    """Add a native app of the buyer."""
+    if session.get(UserDevice, demo_ids.DEVICE) is None:
+        token = f"demo:{demo_ids.DEVICE}"
+        session.add(
+            UserDevice(
+                id=demo_ids.DEVICE,
+                user_id=demo_ids.BUYER,
+                kind="fcm",
+                name="Amara\u2019s phone",
+                token=token,
+                token_index=f"fcm:{token}",
+                created_at=now,
+                last_seen_at=now,
+            )
+        )
 
 
 def _load_stores(session: Session, *, vendors: int, now: datetime) -> None:

@@ -2,14 +2,17 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from commands.seeding.loading import load_data
 from marketplace.kernel.demo_ids import SeededKind, seeded_id
+from marketplace.media.images import REVIEW
+from marketplace.media.models import Image
 from marketplace.orders import states as order_states
-from marketplace.orders.models import Order
+from marketplace.orders.models import Order, OrderItem
 from marketplace.reviews.models import Review
 from marketplace.reviews.rating import copy_rating_to_products
 from marketplace.reviews.reply import reply_to_review
@@ -23,7 +26,8 @@ _REPLY_DELAY = timedelta(hours=3)
 class ReviewScenario:
     """A review of the demo.
 
-    ``order`` counts the order scenarios from 1. ``hours`` is the time from the delivery to the review.
+    ``order`` counts the order scenarios from 1. ``hours`` is the time from the delivery to the review. A
+    picture is a copy of the first product's picture.
     """
 
     order: int
@@ -31,6 +35,7 @@ class ReviewScenario:
     hours: int
     text: str
     reply: str | None = None
+    has_picture: bool = False
 
 
 _SCENARIOS = load_data("reviews", tuple[ReviewScenario, ...])
@@ -42,6 +47,17 @@ def load_reviews(session: Session) -> int:
     :return: number of new reviews
     """
     return sum(_create_review(session, scenario, number) for number, scenario in enumerate(_SCENARIOS, 1))
+
+
+def _add_picture(session: Session, order: Order, number: int, at: datetime) -> UUID:
+    """Add an uploaded image of the buyer that shares the object of a product's picture."""
+    key = session.scalars(
+        select(OrderItem.image_key).where(OrderItem.order_id == order.id).order_by(OrderItem.position)
+    ).first()
+    image_id = seeded_id(SeededKind.REVIEW_IMAGE, number)
+    session.add(Image(id=image_id, owner_id=order.buyer_id, purpose=REVIEW, key=key, created_at=at))
+    session.flush()
+    return image_id
 
 
 def _create_review(session: Session, scenario: ReviewScenario, number: int) -> bool:
@@ -58,6 +74,7 @@ def _create_review(session: Session, scenario: ReviewScenario, number: int) -> b
         order_id=order.id,
         rating=scenario.rating,
         text=scenario.text,
+        image_ids=[_add_picture(session, order, number, at)] if scenario.has_picture else [],
         now=at,
         review_id=review_id,
     )

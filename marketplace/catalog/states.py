@@ -16,6 +16,8 @@ PRODUCT = StateMachine(
     transitions=(
         Transition("submit", ("draft", "rejected", "paused"), "in_review", (OWNER,)),
         Transition("revise", ("published",), "in_review", (OWNER,)),
+        # Several buyers reported the listing, so that staff decide again.
+        Transition("report", ("published",), "in_review"),
         # The screening found no violation. A doubtful listing stays in review and waits for staff.
         Transition("clear", ("in_review",), "published"),
         Transition("approve", ("in_review", "rejected"), "published", (STAFF,)),

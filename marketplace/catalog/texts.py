@@ -39,6 +39,10 @@ PREVIOUSLY_REJECTED = (
     "Our staff turned down an earlier version of this listing, so they will review this version too."
     " You do not need to do anything."
 )
+REPORTED_BY_BUYERS = (
+    "Several buyers reported this listing, so our staff will review the listing."
+    " You do not need to do anything."
+)
 NOT_CHECKED_IN_TIME = (
     "The automatic check of this listing took too long, so our staff will review it."
     " You do not need to do anything."

@@ -33,6 +33,10 @@ class SeededKind(IntEnum):
     REP_SHIFT = 27
     ACCOUNT_DECISION = 28
     APPEAL = 29
+    REPORT_CASE = 30
+    REPORT = 31
+    DEVICE = 32
+    REVIEW_IMAGE = 33
 
 
 def seeded_id(kind: SeededKind, number: int) -> UUID:
@@ -95,7 +99,9 @@ PAYOUT_BATCH: Final = seeded_id(SeededKind.PAYOUT_BATCH, 1)
 RECONCILIATION: Final = seeded_id(SeededKind.RECONCILIATION, 1)
 WEBHOOK: Final = seeded_id(SeededKind.WEBHOOK, 1)
 REVIEW: Final = seeded_id(SeededKind.REVIEW, 1)
+DEVICE: Final = seeded_id(SeededKind.DEVICE, 1)
 ACCOUNT_DECISION: Final = seeded_id(SeededKind.ACCOUNT_DECISION, 2)
 APPEAL: Final = seeded_id(SeededKind.APPEAL, 1)
+REPORT_CASE: Final = seeded_id(SeededKind.REPORT_CASE, 1)
 PUBLIC_HOLIDAY: Final = seeded_id(SeededKind.PUBLIC_HOLIDAY, 1)
 REP_SHIFT: Final = seeded_id(SeededKind.REP_SHIFT, 1)

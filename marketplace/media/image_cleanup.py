@@ -34,6 +34,7 @@ IMAGE_USES = (
     ("banners", "image_id"),
     ("vibes", "image_id"),
     ("profiles", "avatar_image_id"),
+    ("review_images", "image_id"),
 )
 """The tables and columns that keep an image in use."""
 

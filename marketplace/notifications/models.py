@@ -7,6 +7,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, tex
 from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.infra.db import CreatedAt, Entity, Timestamped
+from marketplace.infra.encryption import ENCRYPTED_VALUE_PATTERN, BlindIndex, EncryptedText
 
 
 class Notification(Entity):
@@ -56,3 +57,32 @@ class NotificationDeliveryLog(Timestamped, Entity):
     status: Mapped[str] = mapped_column(server_default="queued")
     status_at: Mapped[datetime | None] = mapped_column(comment="The time of the status at the provider")
     error_code: Mapped[str | None] = mapped_column(comment="The provider's error code of a failed message")
+
+
+DEVICE_TOKEN_INDEX = BlindIndex("user_devices.token")
+
+
+class UserDevice(Entity):
+    """A device that receives push notifications: a browser's subscription or a native app's token."""
+
+    __tablename__ = "user_devices"
+    __table_args__ = (
+        CheckConstraint("kind IN ('web_push', 'fcm')", name="kind"),
+        CheckConstraint("(kind = 'web_push') = (host IS NOT NULL)", name="host"),
+        CheckConstraint(f"token ~ '{ENCRYPTED_VALUE_PATTERN}'", name="token"),
+        UniqueConstraint("token_index"),
+        Index("ix_user_devices_user", "user_id", text("last_seen_at DESC"), text("id DESC")),
+    )
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
+    kind: Mapped[str]
+    name: Mapped[str | None] = mapped_column(info={"personal": "device"})
+    host: Mapped[str | None] = mapped_column(comment="Host of a browser's push service")
+    token: Mapped[str] = mapped_column(
+        EncryptedText("user_devices.token"),
+        info={"personal": "device"},
+        comment="The token, or the subscription as JSON",
+    )
+    token_index: Mapped[bytes | str] = mapped_column(DEVICE_TOKEN_INDEX)
+    created_at: Mapped[datetime]
+    last_seen_at: Mapped[datetime]

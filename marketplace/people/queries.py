@@ -17,8 +17,11 @@ from marketplace.kernel.paging import TablePage, TableRequest
 from marketplace.kernel.phones import normalise_phone
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import fetch_balances
+from marketplace.notifications.devices import list_devices
+from marketplace.notifications.models import UserDevice
 from marketplace.orders.models import Order
 from marketplace.people import texts
+from marketplace.reports.queries import ReportCounts, count_reports_of_person
 from marketplace.vendors.models import VendorProfile
 
 SORTS = ("created_at", "name")
@@ -189,6 +192,8 @@ class Person(PersonRow):
     latest_orders: list[PersonOrder]
     status_until: datetime | None
     decisions: list[PersonDecision]
+    report_counts: ReportCounts
+    devices: list[UserDevice]
 
 
 def show_person(session: Session, *, user_id: UUID) -> Person:
@@ -227,6 +232,8 @@ def show_person(session: Session, *, user_id: UUID) -> Person:
         latest_orders=_list_latest_orders(session, user_id, bought, sold),
         status_until=profile.status_until,
         decisions=_list_decisions(session, user_id),
+        report_counts=count_reports_of_person(session, user_id=user_id),
+        devices=list_devices(session, user_id=user_id),
     )
 
 

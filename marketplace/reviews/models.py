@@ -71,6 +71,20 @@ class Review(Timestamped, Entity):
     revision: Mapped[int] = mapped_column(server_default=sql("1"))
 
 
+class ReviewImage(Base):
+    """A picture of a review, in the author's order. An image belongs to one review."""
+
+    __tablename__ = "review_images"
+    __table_args__ = (
+        UniqueConstraint("image_id"),
+        CheckConstraint("position BETWEEN 0 AND 3", name="position"),
+    )
+
+    review_id: Mapped[UUID] = mapped_column(ForeignKey("reviews.id"), primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
+    image_id: Mapped[UUID] = mapped_column(ForeignKey("images.id"))
+
+
 class ReviewProduct(Base):
     """A product of a review's order, whose page shows the review."""
 

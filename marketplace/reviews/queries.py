@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import orjson
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
@@ -12,6 +13,7 @@ from marketplace.infra.sql.statements import Prepared
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import CursorValueType, Page, PageRequest, page_of
 from marketplace.kernel.ratings import average_rating
+from marketplace.media.images import image_view
 from marketplace.reviews import states
 from marketplace.reviews.rating import RATINGS
 from marketplace.reviews.submit import EDITABLE_FOR
@@ -52,6 +54,16 @@ class ReviewView:
     reply_text: str | None
     replied_at: datetime | None
     reply_edited_at: datetime | None
+    raw_images: list[list[str]]
+    media_base_url: str
+
+    @property
+    def images(self) -> list[dict[str, Any]]:
+        """The pictures in the author's order."""
+        return [
+            image_view(image_id, key, orjson.loads(renditions), media_base_url=self.media_base_url)
+            for image_id, key, renditions in self.raw_images
+        ]
 
     @property
     def author(self) -> Author:
@@ -92,7 +104,11 @@ def public_name(name: str | None) -> str:
 
 _COLUMNS_SQL = """
     r.id, r.vendor_id, r.rating, r.text, r.refunded, r.edited_at, r.created_at, p.name AS author_name,
-    r.reply_text, r.replied_at, r.reply_edited_at
+    r.reply_text, r.replied_at, r.reply_edited_at,
+    ARRAY(
+        SELECT ARRAY[CAST(i.id AS text), i.key, CAST(i.renditions AS text)]
+        FROM review_images m JOIN images i ON i.id = m.image_id WHERE m.review_id = r.id ORDER BY m.position
+    ) AS raw_images, CAST(:media_base_url AS text) AS media_base_url
 """
 _OWN_COLUMNS_SQL = f"{_COLUMNS_SQL}, r.order_id, r.status, r.revision, r.updated_at"
 _REVIEWS_SQL = "reviews r JOIN profiles p ON p.id = r.author_id"
@@ -148,7 +164,13 @@ _SELECT_REVIEWS_OF_STORE: dict[tuple[str, bool, bool], Prepared[ReviewView]] = {
 
 
 def list_reviews_of_store(
-    session: Session, *, vendor_id: UUID, sort: str, rating: int | None, page: PageRequest
+    session: Session,
+    *,
+    vendor_id: UUID,
+    sort: str,
+    rating: int | None,
+    page: PageRequest,
+    media_base_url: str,
 ) -> Page:
     """List the visible reviews of an active store, with the summary of all counted reviews.
 
@@ -162,6 +184,7 @@ def list_reviews_of_store(
         session,
         vendor_id=vendor_id,
         limit=page.limit + 1,
+        media_base_url=media_base_url,
         **({} if rating is None else {"rating": rating}),
         **_position_parameters(page, order),
     )
@@ -220,7 +243,9 @@ _SELECT_REVIEWS_OF_PRODUCT: dict[bool, Prepared[ReviewView]] = {
 }  # fmt: skip
 
 
-def list_reviews_of_product(session: Session, *, product_id: UUID, page: PageRequest) -> Page:
+def list_reviews_of_product(
+    session: Session, *, product_id: UUID, page: PageRequest, media_base_url: str
+) -> Page:
     """List the visible reviews of orders with a product, the newest first.
 
     :raises NotFoundError: the product is not public
@@ -229,7 +254,11 @@ def list_reviews_of_product(session: Session, *, product_id: UUID, page: PageReq
         raise NotFoundError("Product not found.")
     order = _SORTS["newest"]
     rows = _SELECT_REVIEWS_OF_PRODUCT[page.position is not None].all(
-        session, product_id=product_id, limit=page.limit + 1, **_position_parameters(page, order)
+        session,
+        product_id=product_id,
+        limit=page.limit + 1,
+        media_base_url=media_base_url,
+        **_position_parameters(page, order),
     )
     return page_of(rows, request=page, position_of=order.position)
 
@@ -249,11 +278,17 @@ _SELECT_REVIEWS_OF_AUTHOR: dict[bool, Prepared[OwnReviewView]] = {
 }
 
 
-def list_reviews_of_author(session: Session, *, author_id: UUID, page: PageRequest) -> Page:
+def list_reviews_of_author(
+    session: Session, *, author_id: UUID, page: PageRequest, media_base_url: str
+) -> Page:
     """List the reviews that a person wrote, the newest first, hidden reviews included."""
     order = _SORTS["newest"]
     rows = _SELECT_REVIEWS_OF_AUTHOR[page.position is not None].all(
-        session, author_id=author_id, limit=page.limit + 1, **_position_parameters(page, order)
+        session,
+        author_id=author_id,
+        limit=page.limit + 1,
+        media_base_url=media_base_url,
+        **_position_parameters(page, order),
     )
     return page_of(rows, request=page, position_of=order.position)
 
@@ -263,6 +298,6 @@ _SELECT_REVIEW = Prepared(
 )
 
 
-def fetch_review(session: Session, *, review_id: UUID) -> OwnReviewView:
+def fetch_review(session: Session, *, review_id: UUID, media_base_url: str) -> OwnReviewView:
     """Fetch a review after its author or the store changed the review."""
-    return _SELECT_REVIEW.one(session, review_id=review_id)
+    return _SELECT_REVIEW.one(session, review_id=review_id, media_base_url=media_base_url)

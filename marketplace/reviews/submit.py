@@ -1,6 +1,6 @@
 """Reviews by buyers: submit, change and delete."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -14,6 +14,7 @@ from marketplace.orders import states as order_states
 from marketplace.orders.models import Escrow, Order, OrderItem
 from marketplace.reviews import notifications, states, texts
 from marketplace.reviews.models import Review, ReviewProduct
+from marketplace.reviews.pictures import list_picture_ids, replace_pictures
 from marketplace.reviews.rating import change_store_rating, counted_rating
 from marketplace.reviews.text_guard import ensure_suitable
 
@@ -53,6 +54,7 @@ def submit_review(
     order_id: UUID,
     rating: int,
     text: str,
+    image_ids: Sequence[UUID] = (),
     now: datetime,
     review_id: UUID | None = None,
 ) -> UUID:
@@ -60,9 +62,10 @@ def submit_review(
 
     The order's lock makes the review and a refund of the order follow each other.
 
+    :param image_ids: uploaded images for reviews, which become the review's pictures in this order
     :param review_id: id of the new review; chosen by the database by default
     :return: the review's id
-    :raises ValidationError: the text contains contact details or offensive language
+    :raises ValidationError: the text contains contact details or offensive language, or an image cannot be used
     :raises NotFoundError: the author has no such order at this store
     :raises OrderNotDeliveredError: the order is not delivered
     :raises OrderRefundedInFullError: all money of the order was refunded
@@ -108,6 +111,7 @@ def submit_review(
         for product_id in product_ids
     )
     session.flush()
+    replace_pictures(session, review_id=review.id, author_id=author_id, image_ids=image_ids, now=now)
     change_store_rating(session, vendor_id=vendor_id, removed=None, added=rating, now=now)
     notifications.notify_store_of_review(session, review=review, order_number=order.number, now=now)
     new_id: UUID = review.id
@@ -125,7 +129,7 @@ def update_review(
 ) -> None:
     """Change the author's review within seven days.
 
-    :param changes: ``rating`` and ``text``, as far as they change
+    :param changes: ``rating``, ``text`` and ``image_ids`` (all pictures), as far as they change
     :param revision: the revision that the client read; none skips the comparison
     :raises ValidationError: the text contains contact details or offensive language
     :raises NotFoundError: the author has no such review
@@ -140,9 +144,15 @@ def update_review(
     if now >= review.created_at + EDITABLE_FOR:
         raise ReviewEditsClosedError(texts.REVIEW_EDITS_CLOSED.format(days=EDITABLE_FOR.days))
     StaleRevisionError.check(review.revision, revision)
-    changed = {name: value for name, value in changes.items() if getattr(review, name) != value}
-    if not changed:
+    columns = {name: value for name, value in changes.items() if name != "image_ids"}
+    image_ids = changes.get("image_ids")
+    changed = {name: value for name, value in columns.items() if getattr(review, name) != value}
+    if image_ids is not None and image_ids == list_picture_ids(session, review_id=review_id):
+        image_ids = None
+    if not changed and image_ids is None:
         return
+    if image_ids is not None:
+        replace_pictures(session, review_id=review_id, author_id=author_id, image_ids=image_ids, now=now)
     before = counted_rating(review)
     for name, value in changed.items():
         setattr(review, name, value)
@@ -166,6 +176,7 @@ def delete_review(session: Session, *, author_id: UUID, review_id: UUID, now: da
     review.revision += 1
     review.updated_at = now
     session.flush()
+    replace_pictures(session, review_id=review_id, author_id=author_id, image_ids=(), now=now)
     change_store_rating(session, vendor_id=review.vendor_id, removed=before, added=None, now=now)
 
 

@@ -4,6 +4,8 @@ UNSUITABLE_TEXT = "The text is not suitable for a public page. Change the named 
 CONTACT_DETAILS_FIELD = "Contains contact details ({kinds}). Remove these details."
 OFFENSIVE_LANGUAGE_FIELD = "Contains offensive language. Rephrase the text."
 
+IMAGE_IN_OTHER_REVIEW = "Is used in another of your reviews. Choose another picture."
+IMAGES_IN_OTHER_REVIEW = "A picture can be used in one review only. See invalid_params."
 ORDER_NOT_DELIVERED = "The order is {status}. You can review a store after the delivery."
 ORDER_REFUNDED_IN_FULL = "The order was refunded in full, so it cannot be reviewed."
 ORDER_ALREADY_REVIEWED = (

@@ -181,9 +181,9 @@ USERS_AND_VENDORS = (
     Row("GET", "/api/users/favorites", AUTHENTICATED),
     Row("POST", "/api/users/favorites/toggle", AUTHENTICATED, "60/minute"),
     # The specification's misspelling, and the intended path.
-    Row("POST", "/api/users/content-flagsu", AUTHENTICATED, "20/hour", shares="flags", built=False),
-    Row("POST", "/api/users/content-flags", AUTHENTICATED, "20/hour", shares="flags", built=False),
     Row("GET", "/api/users/me/account-status", ANY_STATUS),
+    Row("POST", "/api/users/content-flagsu", AUTHENTICATED, "20/hour", shares="flags"),
+    Row("POST", "/api/users/content-flags", AUTHENTICATED, "20/hour", shares="flags"),
     Row("POST", "/api/vendors/applications", AUTHENTICATED, "5/hour", built=False),
     Row("POST", "/api/vendors/applications/student-id", AUTHENTICATED, waits=True, built=False),
     Row("GET", "/api/vendors/applications/me", AUTHENTICATED, built=False),
@@ -291,6 +291,9 @@ ADDITIONS = (
     Row("POST", "/api/products/:id/reject", staff_with(PRODUCTS)),
     Row("POST", "/api/products/:id/takedown", staff_with(PRODUCTS)),
     Row("GET", "/api/vibes/:id", PUBLIC, cache=300),
+    Row("POST", "/api/users/me/devices", AUTHENTICATED, "20/minute"),
+    Row("GET", "/api/users/me/devices", ANY_STATUS),
+    Row("DELETE", "/api/users/me/devices/:id", ANY_STATUS, "20/minute"),
     Row("POST", "/api/users/me/appeal", ANY_STATUS, "5/day"),
     *(
         Row("POST", f"/api/admin/users/:id/{action}", staff_with("canManageUsers"), "30/minute")
@@ -310,6 +313,9 @@ ADDITIONS = (
             Row("DELETE", f"{path}/:id", staff_with(PRODUCTS)),
         )
     ),
+    Row("GET", "/api/admin/reports", staff_with(PRODUCTS, "canManageUsers")),
+    Row("GET", "/api/admin/reports/:id", staff_with(PRODUCTS, "canManageUsers")),
+    Row("POST", "/api/admin/reports/:id/decide", staff_with(PRODUCTS, "canManageUsers"), "30/minute"),
     Row("GET", "/api/products/:id/reviews", PUBLIC),
     Row("GET", "/api/users/me/reviews", AUTHENTICATED),
     Row("PUT", "/api/reviews/:id", AUTHENTICATED, "30/minute"),

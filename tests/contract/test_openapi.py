@@ -357,8 +357,12 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         # A random id: this buyer has no delivered order.
         "review_id": str(uuid4()),
         "alert_id": str(raised(services)),
+        # A random id: this person has no device.
+        "device_id": str(uuid4()),
         # A random id: these officers do not manage people.
         "appeal_id": str(uuid4()),
+        # A random id: no content is reported.
+        "case_id": str(uuid4()),
         "proposal_id": str(services.database.in_transaction(propose)),
         **reconciled(services),
         "payout_id": str(services.database.in_transaction(requested_cash_out, buyer)),

@@ -37,6 +37,8 @@ LOOKS_PERSONAL = re.compile(
 NOT_PERSONAL = {
     "banned_terms.note": "about a term",
     "campuses.name": "a campus",
+    "content_reports.reason": "one of six codes",
+    "report_clearances.reason": "one of six codes",
     "categories.name": "a category",
     "hostels.name": "a building",
     "hubs.name": "a public place",

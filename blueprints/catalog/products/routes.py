@@ -9,7 +9,6 @@ from blueprints.catalog.products.schemas import (
     CategoryNode,
     ProductCard,
     ProductDetail,
-    ProductImageView,
     ProductQuery,
     UpdateProduct,
 )
@@ -27,6 +26,7 @@ from blueprints.http import (
     expected_revision,
     omit_fields,
 )
+from blueprints.http.image_views import ImageView
 from marketplace.catalog import cache_tags, vendor_products
 from marketplace.catalog.browse import listing, product_detail
 from marketplace.infra.imaging.formats import FORMATS
@@ -149,7 +149,7 @@ def update_product(ctx: Context, product_id: UUID, body: dict[str, Any]) -> dict
         max_bytes=images.MAX_BYTES,
         accepts=tuple(one.content_type for one in FORMATS.values()),
     ),
-    reply=ProductImageView,
+    reply=ImageView,
     status=201,
     phased=True,
     raises=(images.ImageUploadExpiredError,),

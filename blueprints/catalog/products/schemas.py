@@ -26,6 +26,7 @@ from blueprints.http.fields import (
     UniqueList,
     Uuid,
 )
+from blueprints.http.image_views import ImageView
 from marketplace.catalog import states
 from marketplace.catalog.browse import listing
 from marketplace.catalog.moderation import rules
@@ -211,35 +212,6 @@ class ManagedListing(Revised):
     published_at = Timestamp(required=True, allow_none=True)
 
 
-class ImageSize(Schema):
-    """A size of an image in a media type."""
-
-    url = fields.String(
-        required=True,
-        metadata=doc("URL of the file.", "https://media.example.com/products/5e884898da280471.webp"),
-    )
-    width = StrictInteger(minimum=1, required=True)
-    height = StrictInteger(minimum=1, required=True)
-    content_type = fields.String(required=True, metadata=doc("Media type of the file.", "image/webp"))
-
-
-class ProductImageView(Identified):
-    """A product image: the size for the product page, and all sizes, smallest first."""
-
-    example_id = demo_ids.IMAGE
-
-    url = fields.String(
-        required=True,
-        metadata=doc(
-            "URL of the size for the product page.",
-            "https://media.example.com/products/5e884898da280471.webp",
-        ),
-    )
-    width = StrictInteger(minimum=1, required=True, allow_none=True)
-    height = StrictInteger(minimum=1, required=True, allow_none=True)
-    sizes = fields.List(fields.Nested(ImageSize), required=True, metadata=doc("All sizes, smallest first."))
-
-
 class CampusOrCategory(NamedResource):
     """A campus or category by name."""
 
@@ -295,7 +267,7 @@ class ProductDetail(ProductCard):
         ),
     )
     images = fields.List(
-        fields.Nested(ProductImageView),
+        fields.Nested(ImageView),
         required=True,
         metadata=doc("Images in display order, the cover first."),
     )

@@ -20,6 +20,7 @@ from marketplace.kernel.errors import CATALOG
 from marketplace.kernel.opening_hours import DAYS
 from marketplace.ledger.accounts import TRANSACTION_KINDS
 from marketplace.media import images
+from marketplace.notifications import devices
 from marketplace.orders import admin_table, states as order_states, transitions
 from marketplace.payments import admin_queries as payment_queries, states as payment_states
 from marketplace.payments.money_trail import build as money_trail
@@ -31,6 +32,7 @@ from marketplace.proposals import states as proposal_states
 from marketplace.proposals.kinds import CHANGES
 from marketplace.reconciliation import classification, queries as reconciliation_queries, resolution, run
 from marketplace.referrals import states as referral_states
+from marketplace.reports import decide as report_decide, submit as report_submit, targets
 from marketplace.reviews import queries as review_queries, states as review_states
 from marketplace.webhooks import queries as webhook_queries, replay
 
@@ -44,6 +46,7 @@ _WORDS: dict[str, Iterable[str]] = {
     "AllowedFunction": own_status.ALLOWED_WHILE_BARRED,
     "AppealStatus": appeals.STATUSES,
     "AppealOutcome": (appeals.ACCEPTED, appeals.REJECTED),
+    "DeviceKind": devices.KINDS,
     "Permission": permissions.ALL,
     "Weekday": DAYS,
     # Catalog
@@ -54,6 +57,11 @@ _WORDS: dict[str, Iterable[str]] = {
     "ProductCondition": rules.CONDITIONS,
     "ProductSort": listing.SORTS,
     "ProductEventType": counters.EVENT_TYPES,
+    "ReportTargetType": targets.TARGET_TYPES,
+    "ReportedContentType": targets.TARGETS,
+    "ReportReason": report_submit.REASONS,
+    "ReportCaseStatus": report_decide.STATUSES,
+    "ReportOutcome": (report_decide.UPHELD, report_decide.DISMISSED),
     "ReviewSort": review_queries.SORTS,
     "ReviewStatus": (review_states.VISIBLE, review_states.HIDDEN),
     "ReviewState": ("screening", "held"),

@@ -238,6 +238,27 @@ def hold_overdue_screenings(session: Session, *, now: datetime) -> int:
     return len(overdue)
 
 
+def hold_reported_listing(session: Session, *, product_id: UUID, now: datetime) -> bool:
+    """Put a published listing back into review until staff decide, because several buyers reported the listing.
+
+    A later change by the vendor also waits for staff.
+
+    :return: false if the listing is not published
+    """
+    product = session.scalar(select(Product).where(Product.id == product_id).with_for_update(key_share=True))
+    if product is None or not states.PRODUCT.allows(product.status, "report"):
+        return False
+    old_status = product.status
+    product.status = states.PRODUCT.target(old_status, "report")
+    product.review_round = (product.review_round or 0) + 1
+    product.revision += 1
+    product.needs_staff = True
+    product.screened_at = None
+    _hold_for_staff(session, product, reasons=[texts.REPORTED_BY_BUYERS], now=now)
+    propagate_listing_change(session, product, old_status=old_status, now=now)
+    return True
+
+
 def mark_published(product: Product, *, now: datetime) -> None:
     """Mark the content of a listing as approved. The caller sets the status.
 

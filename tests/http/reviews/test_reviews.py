@@ -78,6 +78,7 @@ class TestSubmit:
             "rating": 4,
             "text": TEXT,
             "author": {"name": "Amara O."},
+            "images": [],
             "refunded": False,
             "editedAt": None,
             "reply": None,

@@ -1,0 +1,1 @@
+"""Routes of devices that receive push notifications."""

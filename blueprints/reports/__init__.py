@@ -1,0 +1,1 @@
+"""Routes of reports: submit a report, and the decisions of staff."""
