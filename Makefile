@@ -38,7 +38,7 @@ run: $(INSTALLED) ## Run the complete stack at http://127.0.0.1:8000 until Ctrl-
 	@$(BIN)/python -m sandbox.stack up
 
 .PHONY: demo
-demo: $(INSTALLED) ## Play a purchase, from browsing to the release of the money
+demo: $(INSTALLED) ## Play a purchase, then the opening of a store and its first sale
 	@$(BIN)/python -m sandbox.demo
 
 .PHONY: test

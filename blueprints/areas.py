@@ -1,6 +1,7 @@
 """All route areas, in the order of the specification."""
 
 from blueprints.alerts import routes as alerts
+from blueprints.applications import routes as applications
 from blueprints.background import routes as background
 from blueprints.campuses import routes as campuses
 from blueprints.cart import routes as cart
@@ -55,6 +56,8 @@ AREAS: tuple[ContractBlueprint, ...] = (
     payees.receivables_area,
     payees.area,
     stores.area,
+    applications.area,
+    applications.staff_area,
     reconciliation.area,
     payout_batches.area,
     users.area,

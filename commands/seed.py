@@ -13,6 +13,7 @@ from commands.console.database import build_services
 from commands.console.failures import CommandFailedError
 from commands.console.progress import Stages
 from commands.seeding import (
+    applications,
     favorites,
     orders,
     people,
@@ -110,6 +111,7 @@ def seed_database(services: Services, *, product_count: int, now: datetime, stag
     :raises ProviderUnavailableError: the object storage does not accept pictures, and nothing was added
     """
     keys = _store_missing_pictures(services, stages)
+    applications.store_student_ids(services)
     with stages.stage("products", total=product_count) as progress:
         added = services.database.in_transaction(_load_base_data, product_count, keys, now, progress)
     checkout: orders.SandboxCheckout | None = orders.SandboxCheckout(services)
@@ -127,6 +129,7 @@ def seed_database(services: Services, *, product_count: int, now: datetime, stag
     promoted = services.database.in_transaction(promotions.load_promotions, now=now)
     liked = services.database.in_transaction(favorites.load_favorites, now=now)
     reported = services.database.in_transaction(reports.load_reports, now=now)
+    applied = services.database.in_transaction(applications.load_applications, now=now)
     referred = services.database.in_transaction(referrals.load_referrals, now=now)
     filed = services.database.in_transaction(staff_work.load_staff_work, now=now)
     # Query plans for empty tables are slow.
@@ -134,7 +137,8 @@ def seed_database(services: Services, *, product_count: int, now: datetime, stag
         cursor.execute(f"ANALYZE {', '.join(metadata.tables)}")
     return (
         f"Added {added} products, {placed} orders, {reviewed} reviews, {liked} favourites, {promoted} promotions,"
-        f" {reported} reports, {referred} referrals and {filed} items of staff work."
+        f" {reported} reports, {applied} vendor applications,"
+        f" {referred} referrals and {filed} items of staff work."
         f" The demo data now has {product_count} products."
     )
 

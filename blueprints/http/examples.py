@@ -50,6 +50,8 @@ _PARAMETERS: Final[dict[str, SharedDoc]] = {
     "webhook_id": SharedDoc("Id of the webhook event.", demo_ids.WEBHOOK),
     "review_id": SharedDoc("Id of the review.", demo_ids.REVIEW),
     "device_id": SharedDoc("Id of the device.", demo_ids.DEVICE),
+    "application_id": SharedDoc("Id of the vendor application.", demo_ids.APPLICATION),
+    "slug": SharedDoc("Address of the store.", "amaras-lamps"),
     "appeal_id": SharedDoc("Id of the appeal.", demo_ids.APPEAL),
     "case_id": SharedDoc("Id of the reported content's case.", demo_ids.REPORT_CASE),
     "alert_id": SharedDoc("Id of the alert.", OTHER_ID),
@@ -116,6 +118,8 @@ _OFFICERS = {
 # Operations that need another person, or a person in a particular state.
 _PERSONAS = {
     "account-status.submit_appeal": "restricted",
+    "applications.submit_application": "buyer2",
+    "applications.get_own_application": "vendor2",
     # The buyer's example reports the same product by the other path.
     "content_reports.report_content_by_earlier_path": "buyer2",
 }

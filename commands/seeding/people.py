@@ -270,7 +270,7 @@ def _load_profiles(session: Session, *, vendors: int, now: datetime) -> None:
             *(persona.user_id, persona.email, persona.full_name, persona.phone, campus_id(persona.campus)),
             *(persona.role, persona.staff_role, persona.account_status),
             *(_STATUS_REASONS.get(persona.account_status), _BADGES[persona.role], since, since),
-            since if persona.role == "vendor" else None,
+            since if persona.role == "vendor" or persona.name == "buyer2" else None,
             "pending" if persona.account_status == "suspended" else None,
         )
         for persona in PERSONAS

@@ -34,6 +34,14 @@ PICTURE_TOO_COMPLEX = (
 PICTURES_QUEUE_FULL = "Too many pictures are being processed. Try again in a few seconds."
 PICTURE_TIMED_OUT = "The server is too busy to process the picture. Try again in a few seconds."
 
+PDF_NOT_ONLY_PDF = "The file must be a PDF document and nothing else. Save the document again as PDF."
+PDF_ENCRYPTED = "The document is protected. Save a copy without a password, and upload the copy."
+PDF_ACTIVE = "The document contains scripts, actions or attachments. Print the document to a new PDF file."
+PDF_DAMAGED = "The document is damaged or incomplete. Upload another copy."
+PDF_PAGES = "The document must have 1 to {limit} pages."
+PDF_TOO_COMPLEX = "The document is too complex to check. Print the document to a new PDF file."
+DOCUMENT_UNSUPPORTED_FORMAT = "{field}: The file must be a PDF document or a JPEG, PNG, WebP or GIF picture."
+
 SETTING_MISSING = "{variable} is missing. Set this variable: {description}"
 FUNCTIONS_KEY_MISSING = "FUNCTIONS_KEY is missing. Set FUNCTIONS_KEY, FUNCTIONS_SIGNING_SECRETS or both."
 SMTP_URL_MISSING = "SMTP_URL is missing. Set it, or leave ALERT_EMAIL_TO empty."

@@ -37,6 +37,8 @@ class SeededKind(IntEnum):
     REPORT = 31
     DEVICE = 32
     REVIEW_IMAGE = 33
+    APPLICATION = 34
+    DOCUMENT = 35
 
 
 def seeded_id(kind: SeededKind, number: int) -> UUID:
@@ -99,6 +101,9 @@ PAYOUT_BATCH: Final = seeded_id(SeededKind.PAYOUT_BATCH, 1)
 RECONCILIATION: Final = seeded_id(SeededKind.RECONCILIATION, 1)
 WEBHOOK: Final = seeded_id(SeededKind.WEBHOOK, 1)
 REVIEW: Final = seeded_id(SeededKind.REVIEW, 1)
+# The unused upload of the persona buyer2.
+STUDENT_ID_PATH: Final = "student-ids/7c9e6679-7425-40de-944b-e07fc1f90ae7.pdf"
+APPLICATION: Final = seeded_id(SeededKind.APPLICATION, 1)
 DEVICE: Final = seeded_id(SeededKind.DEVICE, 1)
 ACCOUNT_DECISION: Final = seeded_id(SeededKind.ACCOUNT_DECISION, 2)
 APPEAL: Final = seeded_id(SeededKind.APPEAL, 1)

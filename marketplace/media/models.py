@@ -56,3 +56,28 @@ class Image(Entity):
         comment="Earliest time since when the image is unused; null while in use",
     )
     created_at: Mapped[CreatedAt]
+
+
+class PrivateDocument(Entity):
+    """A document in the private bucket, such as a student ID. Staff read documents by links of a minute.
+
+    A row exists before the object is stored, and until the object is deleted.
+    """
+
+    __tablename__ = "private_documents"
+    __table_args__ = (
+        CheckConstraint("status IN ('pending', 'ready', 'deleting')", name="status"),
+        CheckConstraint("byte_count > 0", name="byte_count"),
+        Index("ix_private_documents_owner", "owner_id", "created_at"),
+        Index("ix_private_documents_due", "delete_after", postgresql_where=text("delete_after IS NOT NULL")),
+    )
+
+    owner_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
+    key: Mapped[str] = mapped_column(unique=True)
+    content_type: Mapped[str]
+    byte_count: Mapped[int]
+    status: Mapped[str] = mapped_column(server_default="pending")
+    delete_after: Mapped[datetime | None] = mapped_column(
+        comment="Time after which the document is deleted; null while in use"
+    )
+    created_at: Mapped[datetime]

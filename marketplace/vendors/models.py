@@ -28,6 +28,8 @@ class VendorProfile(Timestamped, Entity):
             name="rating_counts",
         ),
         CheckConstraint("is_weekly_hours(weekly_hours)", name="weekly_hours"),
+        CheckConstraint("slug ~ '^[a-z0-9][a-z0-9-]{1,58}[a-z0-9]$'", name="slug"),
+        Index("uq_vendor_profiles_slug_key", text("store_slug_key(slug)"), unique=True),
         CheckConstraint("NOT suspended_with_owner OR status = 'suspended'", name="suspended_with_owner"),
         Index(
             "ix_vendor_profiles_search",

@@ -6,6 +6,7 @@ import sys
 from sandbox.configuration import StackError
 from sandbox.demo.narrator import DemoFailedError, Narrator
 from sandbox.demo.purchase import play
+from sandbox.demo.store_opening import play_store_opening
 from sandbox.demo.target import found_or_started
 
 _INTERRUPTED_STATUS = 130  # the status that shells use
@@ -21,6 +22,7 @@ def main() -> int:
         with found_or_started(os.environ, narrator) as target:
             narrator.say(f"A purchase at {target.api}, from browsing to the release of the money.")
             play(target, narrator)
+            play_store_opening(target, narrator)
     except (DemoFailedError, StackError) as error:
         narrator.failed(str(error))
         return 1

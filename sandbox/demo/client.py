@@ -58,6 +58,14 @@ class Caller:
         headers = {"Idempotency-Key": str(uuid4())}
         return self._call("POST", path, expected, shown, json=body, headers=headers)
 
+    def put(self, path: str, *shown: str, body: Any) -> Any:
+        """Send a PUT request."""
+        return self._call("PUT", path, 200, shown, json=body)
+
+    def upload(self, path: str, *shown: str, content: bytes, file_name: str) -> Any:
+        """Send a file as the field ``file`` of a form."""
+        return self._call("POST", path, 201, shown, files={"file": (file_name, content)})
+
     def delete(self, path: str, *shown: str) -> Any:
         """Send a DELETE request."""
         return self._call("DELETE", path, 200, shown)

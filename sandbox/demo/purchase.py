@@ -36,14 +36,14 @@ def play(target: Target, narrator: Narrator, *, pause: Callable[[float], None] =
     product = _browse(target, narrator)
     people = _sign_in(target, narrator)
     address = _save_address(people, narrator)
-    order = _order(people, narrator, product, address)
-    fees = _pay(people, target, narrator, order, pause=pause)
-    order = _fulfil(people, narrator, order)
+    order = order_product(people, narrator, product, address)
+    fees = pay_order(people, target, narrator, order, pause=pause)
+    order = fulfil(people, narrator, order)
     _show_statements(people, narrator, order)
     _show_trail(people, narrator, order)
     narrator.step("Clean up: delete the address (the order keeps a copy)")
     people.buyer.delete(f"/api/users/me/addresses/{address['id']}", "id", "deleted")
-    total, owed = order["total_amount"], _vendor_share(order)
+    total, owed = order["total_amount"], vendor_share(order)
     narrator.done(
         f"Order {order['number']}: the buyer paid NGN {naira(total)}. The store is owed NGN {naira(owed)}."
         f" The platform earns NGN {naira(total - owed)} and pays the gateway's fee of NGN {naira(fees)}."
@@ -87,6 +87,13 @@ def _sign_in(target: Target, narrator: Narrator) -> People:
     return People(Caller(target.api, narrator, name="anonymous"), callers["buyer"], callers["vendor"])
 
 
+def browse_campus(caller: Caller) -> dict[str, Any]:
+    """Return the main campus."""
+    campuses = caller.get("/api/campuses", quietly=True)
+    found: dict[str, Any] = next(campus for campus in campuses if campus["slug"] == MAIN_CAMPUS)
+    return found
+
+
 def _save_address(people: People, narrator: Narrator) -> dict[str, Any]:
     narrator.step("Save an address")
     body = {"label": "Demo", "hostel": "Moremi Hall", "roomNumber": "B204", "phone": "+2348030000001"}
@@ -96,9 +103,10 @@ def _save_address(people: People, narrator: Narrator) -> dict[str, Any]:
     return address
 
 
-def _order(
+def order_product(
     people: People, narrator: Narrator, product: Mapping[str, Any], address: Mapping[str, Any]
 ) -> dict[str, Any]:
+    """Place an order for a product, from the cart."""
     narrator.step("Fill the cart")
     body: dict[str, Any] = {"items": [{"productId": product["id"], "quantity": 1}]}
     cart = people.buyer.post("/api/cart", "itemCount", "subtotalMinor", "valid", body=body)
@@ -118,7 +126,7 @@ def _order(
     return order
 
 
-def _pay(
+def pay_order(
     people: People,
     target: Target,
     narrator: Narrator,
@@ -164,7 +172,8 @@ def _pay(
     return fees
 
 
-def _fulfil(people: People, narrator: Narrator, order: Mapping[str, Any]) -> dict[str, Any]:
+def fulfil(people: People, narrator: Narrator, order: Mapping[str, Any]) -> dict[str, Any]:
+    """Accept, ship and deliver a paid order."""
     path = f"/api/orders/{order['id']}"
     narrator.step("The vendor accepts the order")
     _require_status(people.vendor.post(f"{path}/accept", *_ORDER_FIELDS), "processing", escrow="held")
@@ -182,7 +191,7 @@ def _fulfil(people: People, narrator: Narrator, order: Mapping[str, Any]) -> dic
         f"{path}/verify-code", *_ORDER_FIELDS, "deliveryStatus", body={"pin": pin}
     )
     _require_status(delivered, "delivered", escrow="released")
-    share = _vendor_share(delivered)
+    share = vendor_share(delivered)
     _require_entries(people.vendor, order, {("credit", share): "vendor_payable"})
     narrator.ledger(
         f"debit escrow {naira(order['total_amount'])}, credit the store's vendor_payable {naira(share)}"
@@ -227,7 +236,7 @@ def _show_trail(people: People, narrator: Narrator, order: Mapping[str, Any]) ->
     _require(triggers == _TRAIL, f"the order's history is {triggers}, not {_TRAIL}")
 
 
-def _vendor_share(order: Mapping[str, Any]) -> int:
+def vendor_share(order: Mapping[str, Any]) -> int:
     """Compute the vendor's share in kobo: items less commission (rounded down per line), plus delivery fee."""
     commission = sum(
         item["lineTotalMinor"] * item["commissionBps"] // _BASIS_POINTS for item in order["items"]

@@ -22,11 +22,12 @@ _POLL_SECONDS = 0.25
 
 @dataclass(frozen=True)
 class Target:
-    """The addresses of the API, the sandbox gateway and the identity provider."""
+    """The addresses of the API, the sandbox gateway, the identity provider and the SMS gateway."""
 
     api: str
     gateway: str
     issuer: str
+    sms: str
 
 
 @contextmanager
@@ -71,16 +72,16 @@ def _target(environ: Mapping[str, str], layout: Layout) -> Target:
         left = parse_variables(layout.environment.read_text(encoding="utf-8"))
     given = {name: value for name, value in environ.items() if value}
     try:
-        api, gateway, issuer = (
+        api, gateway, issuer, sms = (
             (given.get(name) or left[name]).rstrip("/")
-            for name in ("PUBLIC_BASE_URL", "GATEWAY_URL", "IDENTITY_ISSUER")
+            for name in ("PUBLIC_BASE_URL", "GATEWAY_URL", "IDENTITY_ISSUER", "SMS_URL")
         )
     except KeyError as error:
         raise DemoFailedError(
             f"{error.args[0]} is not known. Set it together with PUBLIC_BASE_URL, or set DATA_DIR to the stack's"
             " data directory."
         ) from error
-    return Target(api, gateway, issuer)
+    return Target(api, gateway, issuer, sms)
 
 
 def _wait_until_ready(layout: Layout, process: Process | None) -> None:

@@ -140,7 +140,6 @@ NAMED_ALONGSIDE = (
     Row("GET", "/api/payouts", VENDOR_OR_STAFF),
     Row("GET", "/api/campus-orders", STAFF),
     Row("GET", "/api/flash-sales", PUBLIC),
-    Row("GET", "/api/vendor-applications", staff_with("canManageVendors"), built=False),
     Row("GET", "/api/vendors/:id/reviews", PUBLIC),
     Row("POST", "/api/vendors/:id/reviews", AUTHENTICATED),
     Row("GET", "/api/campuses/:id/hubs", PUBLIC),
@@ -184,13 +183,13 @@ USERS_AND_VENDORS = (
     Row("GET", "/api/users/me/account-status", ANY_STATUS),
     Row("POST", "/api/users/content-flagsu", AUTHENTICATED, "20/hour", shares="flags"),
     Row("POST", "/api/users/content-flags", AUTHENTICATED, "20/hour", shares="flags"),
-    Row("POST", "/api/vendors/applications", AUTHENTICATED, "5/hour", built=False),
-    Row("POST", "/api/vendors/applications/student-id", AUTHENTICATED, waits=True, built=False),
-    Row("GET", "/api/vendors/applications/me", AUTHENTICATED, built=False),
+    Row("POST", "/api/vendors/applications", AUTHENTICATED, "5/hour", waits=True),
+    Row("POST", "/api/vendors/applications/student-id", AUTHENTICATED, waits=True),
+    Row("GET", "/api/vendors/applications/me", AUTHENTICATED),
     Row("GET", "/api/vendors/profile/:id", PUBLIC),
     Row("PUT", "/api/vendors/profile/:id", VENDOR, "20/minute", waits=True),
     Row("GET", "/api/vendors/:id/analytics", VENDOR, "30/minute", built=False),
-    Row("GET", "/api/vendors/slug/:slug/available", PUBLIC, "60/minute", built=False),
+    Row("GET", "/api/vendors/slug/:slug/available", PUBLIC, "60/minute"),
 )
 
 ASSISTANT_CHAT_NOTIFICATIONS = (
@@ -259,6 +258,7 @@ FUNCTIONS = (
 
 # Routes for behaviour that the specification leaves open, such as how staff edit public content.
 PRODUCTS = "canManageProducts"
+VENDORS = "canManageVendors"
 PLATFORM = staff_with("canManagePlatform")
 ADDITIONS = (
     Row("GET", "/api/campuses", PUBLIC),
@@ -291,6 +291,14 @@ ADDITIONS = (
     Row("POST", "/api/products/:id/reject", staff_with(PRODUCTS)),
     Row("POST", "/api/products/:id/takedown", staff_with(PRODUCTS)),
     Row("GET", "/api/vibes/:id", PUBLIC, cache=300),
+    Row("POST", "/api/vendors/applications/me/answer", AUTHENTICATED, "20/minute"),
+    Row("POST", "/api/vendors/applications/me/withdraw", AUTHENTICATED, "20/minute"),
+    Row("GET", "/api/vendor-applications", staff_with(VENDORS)),
+    Row("GET", "/api/vendor-applications/:id", staff_with(VENDORS)),
+    *(
+        Row("POST", f"/api/vendor-applications/:id/{action}", staff_with(VENDORS), "30/minute")
+        for action in ("document", "start-review", "request-info", "approve", "reject")
+    ),
     Row("POST", "/api/users/me/devices", AUTHENTICATED, "20/minute"),
     Row("GET", "/api/users/me/devices", ANY_STATUS),
     Row("DELETE", "/api/users/me/devices/:id", ANY_STATUS, "20/minute"),

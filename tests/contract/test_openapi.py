@@ -359,6 +359,9 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         "alert_id": str(raised(services)),
         # A random id: this person has no device.
         "device_id": str(uuid4()),
+        # A random id: these officers do not manage vendors.
+        "application_id": str(uuid4()),
+        "slug": "amaras-lamps",
         # A random id: these officers do not manage people.
         "appeal_id": str(uuid4()),
         # A random id: no content is reported.

@@ -25,6 +25,7 @@ def play(**variables: str) -> subprocess.CompletedProcess[str]:
 
 def test_demo_names_the_unavailable_service(tmp_path: Path) -> None:
     nowhere = {"GATEWAY_URL": "http://127.0.0.1:1/gateway", "IDENTITY_ISSUER": "http://127.0.0.1:1/identity"}
+    nowhere["SMS_URL"] = "http://127.0.0.1:1/sms"
     done = play(DATA_DIR=str(tmp_path), PUBLIC_BASE_URL="http://127.0.0.1:1", **nowhere)
     assert done.returncode == 1
     assert "http://127.0.0.1:1 does not answer" in done.stderr

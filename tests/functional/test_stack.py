@@ -301,7 +301,7 @@ def test_demo_plays_the_purchase_on_given_servers_beside_a_running_stack(
     assert played.stderr == ""
     assert "\x1b" not in played.stdout  # plain text in a pipe
     steps = [int(number) for number in re.findall(r"^(\d+)\. ", played.stdout, re.MULTILINE)]
-    assert steps == list(range(1, 17))
+    assert steps == list(range(1, 34))
     for expected in (
         "POST /api/orders ",
         '"status": "paid_escrow", "escrowStatus": "held"',

@@ -53,6 +53,8 @@ NOT_PERSONAL = {
     "quarantined_charges.reason": "one of five codes",
     "search_documents.body": "a public listing",
     "transfer_accounts.bank_name": "a bank",
+    "vendor_applications.bank_name": "a bank",
+    "vendor_applications.store_name": "the public name of a store",
     "vendor_profiles.display_name": "the public name of a store",
 }
 # Names with other meanings in logs. Values are redacted by shape, and names of people under the names of roles.
@@ -108,6 +110,7 @@ def test_bank_accounts_are_encrypted() -> None:
         "payout_accounts.account_number": EncryptedText,
         "payout_accounts.account_number_index": BlindIndex,
         "transfer_accounts.account_number": EncryptedText,
+        "vendor_applications.account_number": EncryptedText,
     }
 
 

@@ -3,6 +3,8 @@
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.storage import StoredObject
 
+_BUCKETS = ("marketplace-public", "marketplace-private")
+
 
 class InMemoryStorage:
     """A storage with the content in ``objects`` by key. With ``fails`` every call fails."""
@@ -17,18 +19,20 @@ class InMemoryStorage:
         self, *, bucket: str, key: str, content: bytes, content_type: str, cache_control: str | None = None
     ) -> None:
         self._answer()
-        assert bucket == "marketplace-public"
+        assert bucket in _BUCKETS
         self.puts += 1
         self.objects[key] = StoredObject(key, content, content_type, cache_control)
 
     def delete(self, *, bucket: str, key: str) -> None:
         self._answer()
-        assert bucket == "marketplace-public"
+        assert bucket in _BUCKETS
         self.deleted.append(key)
         self.objects.pop(key, None)
 
     def signed_link(self, *, bucket: str, key: str, seconds: int, download_name: str | None = None) -> str:
-        raise NotImplementedError(f"{bucket} {key} {seconds} {download_name}")
+        assert bucket == "marketplace-private"
+        assert key in self.objects
+        return f"https://storage.test/{bucket}/{key}?seconds={seconds}&name={download_name}"
 
     def _answer(self) -> None:
         if self.fails:

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import IO, Any
 
 import structlog
@@ -28,6 +29,7 @@ from marketplace.kernel.errors import ServiceUnavailableError, UnsupportedMediaT
 
 _log = structlog.get_logger(__name__)
 _DECODE_CPU_SECONDS = 0.9  # CPU time; the largest accepted picture needs a third
+_PDF_CPU_SECONDS = 5.0  # CPU time for a document
 _MAX_ADDRESS_SPACE = 512 * 1024 * 1024  # bytes
 # Wall-clock time. The process also limits its CPU time, but CPU time passes slowly on a busy machine.
 _WORKER_TIMEOUT_SECONDS = 20.0
@@ -58,14 +60,13 @@ def re_encode(file: IO[bytes], *, name: str, sizes: Sequence[int]) -> Picture:
     kind = detect_format(head)
     if kind is None:
         raise UnsupportedMediaTypeError(texts.PICTURE_UNSUPPORTED_FORMAT.format(field=name))
-    if not _worker_slots.acquire(timeout=_QUEUE_TIMEOUT_SECONDS):
-        raise ServiceUnavailableError(texts.PICTURES_QUEUE_FULL, retry_after_seconds=5)
     try:
-        return _run_decode_worker(file, kind, sizes)
+        with _worker_slot():
+            return _parse_worker_output(
+                _run_worker(file, decode_worker_command(kind, sizes), kind=kind.name), kind
+            )
     except UnacceptablePictureError as error:
         raise ValidationError.of(name, str(error)) from error
-    finally:
-        _worker_slots.release()
 
 
 def decode_worker_command(kind: PictureFormat, sizes: Sequence[int]) -> list[str]:
@@ -76,12 +77,46 @@ def decode_worker_command(kind: PictureFormat, sizes: Sequence[int]) -> list[str
     ]
 
 
-def _run_decode_worker(file: IO[bytes], kind: PictureFormat, sizes: Sequence[int]) -> Picture:
+def check_pdf(file: IO[bytes], *, name: str) -> None:
+    """Check a PDF document in a separate process: well-formed, not encrypted, and without active content.
+
+    :param file: an open file with a file descriptor; always read from the start
+    :param name: the request's name for the file, for error messages
+    :raises ValidationError: the document cannot be accepted
+    :raises ServiceUnavailableError: too many files are in progress, or the process timed out
+    :raises DecodeWorkerFailedError: the process failed because of a bug in this service
+    """
+    command = [
+        *(sys.executable, "-I", "-m", "marketplace.infra.imaging.pdf_worker"),
+        *(str(_PDF_CPU_SECONDS), str(_MAX_ADDRESS_SPACE)),
+    ]
+    try:
+        with _worker_slot():
+            answer: dict[str, Any] = json.loads(_run_worker(file, command, kind="PDF"))
+    except UnacceptablePictureError as error:
+        raise ValidationError.of(name, str(error)) from error
+    if "refused" in answer:
+        raise ValidationError.of(name, answer["refused"])
+
+
+@contextmanager
+def _worker_slot() -> Iterator[None]:
+    if not _worker_slots.acquire(timeout=_QUEUE_TIMEOUT_SECONDS):
+        raise ServiceUnavailableError(texts.PICTURES_QUEUE_FULL, retry_after_seconds=5)
+    try:
+        yield
+    finally:
+        _worker_slots.release()
+
+
+def _run_worker(file: IO[bytes], command: Sequence[str], *, kind: str) -> bytes:
+    """Run a process on a file and return the output."""
     started = time.perf_counter()
+    file.flush()
     # The child process shares the file descriptor and its position.
     os.lseek(file.fileno(), 0, os.SEEK_SET)
-    with subprocess.Popen(  # noqa: S603 - our own module; nothing of the request is in the arguments
-        decode_worker_command(kind, sizes),
+    with subprocess.Popen(  # noqa: S603 - our own modules; nothing of the request is in the arguments
+        command,
         stdin=file,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -95,16 +130,16 @@ def _run_decode_worker(file: IO[bytes], kind: PictureFormat, sizes: Sequence[int
     _log.info(
         "picture process ended",
         status=process.returncode,
-        format=kind.name,
+        format=kind,
         durationMs=round((time.perf_counter() - started) * 1000, 1),
     )
     if process.returncode < 0:
         # A signal ended the process: the timer's signal or a crash.
-        raise UnacceptablePictureError(texts.PICTURE_TOO_COMPLEX)
+        raise UnacceptablePictureError(texts.PDF_TOO_COMPLEX if kind == "PDF" else texts.PICTURE_TOO_COMPLEX)
     if process.returncode or not out:
         _log.error("picture process failed", error=errors[-2000:].decode(errors="replace"))
         raise DecodeWorkerFailedError(f"exit status {process.returncode}")
-    return _parse_worker_output(out, kind)
+    return out
 
 
 def _parse_worker_output(out: bytes, kind: PictureFormat) -> Picture:

@@ -118,6 +118,7 @@ NOT_LISTINGS = {
     "/api/campuses/<string:campus_id>/hubs",  # likewise
     "/api/status",  # likewise
     "/api/vendors/profile/<uuid:vendor_id>",  # likewise
+    "/api/vendors/slug/<string:slug>/available",  # likewise
     "/api/vendors/<uuid:vendor_id>/reviews",  # likewise
     "/api/products/<uuid:product_id>/reviews",  # likewise; a hidden product is not found
 }

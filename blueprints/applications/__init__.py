@@ -1,0 +1,1 @@
+"""Routes of vendor applications: applicants, slugs, and decisions of staff."""

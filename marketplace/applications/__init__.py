@@ -1,0 +1,1 @@
+"""Vendor applications: slugs, submission, answers to questions, and decisions of staff."""

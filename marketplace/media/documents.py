@@ -1,0 +1,201 @@
+"""Private documents: student IDs as pictures or PDF, checked by content and kept in the private bucket.
+
+The row is written before the object is stored, and stays until the object is deleted.
+"""
+
+import os
+from datetime import datetime, timedelta
+from typing import IO
+from uuid import UUID, uuid4
+
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.orm import Session
+
+from marketplace.infra import texts as infra_texts
+from marketplace.infra.batches import process_each
+from marketplace.infra.db import Database
+from marketplace.infra.imaging.formats import HEADER_BYTES, detect_format
+from marketplace.infra.imaging.sandboxed_decode import check_pdf, re_encode
+from marketplace.kernel.errors import (
+    LimitReachedError,
+    UnsupportedMediaTypeError,
+    ValidationError,
+    found,
+)
+from marketplace.media import texts
+from marketplace.media.models import PrivateDocument
+from marketplace.providers.storage import ObjectStorage
+
+MAX_BYTES = 10 * 1024 * 1024
+MAX_UPLOADS_PER_DAY = 10
+PDF = "application/pdf"
+LINK_SECONDS = 60
+# An upload that no application uses is deleted after this time.
+UNUSED_GRACE_PERIOD = timedelta(hours=24)
+_FOLDER = "student-ids"
+_SIDE_PIXELS = 1600
+_MAX_DELETIONS_PER_RUN = 500
+
+
+def upload_document(
+    database: Database, storage: ObjectStorage, *, bucket: str, owner_id: UUID, file: IO[bytes], now: datetime
+) -> UUID:
+    """Check and store a document in several phases; ``complete_upload`` is the last phase.
+
+    Pictures are re-encoded, which removes metadata. PDF documents are stored as they are.
+
+    :param bucket: the private bucket
+    :param file: an open file with a file descriptor
+    :return: id of the document
+    :raises UnsupportedMediaTypeError: the file is neither a PDF document nor a supported picture
+    :raises ValidationError: the file is damaged, too complex, or has active content
+    :raises LimitReachedError: the person has uploaded ``MAX_UPLOADS_PER_DAY`` documents in 24 hours
+    :raises ProviderUnavailableError: the storage failed
+    """
+    content, content_type, suffix = _read_checked(file)
+    key = f"{_FOLDER}/{uuid4()}.{suffix}"
+    document_id = database.in_transaction(
+        _start_upload, owner_id=owner_id, key=key, content_type=content_type, size=len(content), now=now
+    )
+    storage.put(bucket=bucket, key=key, content=content, content_type=content_type)
+    return document_id
+
+
+def complete_upload(session: Session, *, document_id: UUID) -> str:
+    """Make a document available after its object is stored.
+
+    :return: the path, which an application names
+    """
+    path: str = session.execute(
+        update(PrivateDocument)
+        .where(PrivateDocument.id == document_id)
+        .values(status="ready")
+        .returning(PrivateDocument.key)
+    ).scalar_one()
+    return path
+
+
+def claim_document(
+    session: Session, *, path: str, owner_id: UUID, parameter: str, now: datetime
+) -> PrivateDocument:
+    """Lock an unused document of a person, and keep the document from deletion.
+
+    :param parameter: the API field with the path, for errors
+    :raises ValidationError: the person has no such unused document
+    """
+    document = session.scalar(
+        select(PrivateDocument)
+        .where(
+            PrivateDocument.key == path,
+            PrivateDocument.owner_id == owner_id,
+            PrivateDocument.status == "ready",
+            PrivateDocument.delete_after > now,
+        )
+        .with_for_update(key_share=True),
+        execution_options={"populate_existing": True},
+    )
+    if document is None:
+        raise ValidationError.of(parameter, texts.DOCUMENT_NOT_UPLOADED)
+    document.delete_after = None
+    return document
+
+
+def release_document(session: Session, *, document_id: UUID, keep_until: datetime) -> None:
+    """Let a document be deleted after a time."""
+    session.execute(
+        update(PrivateDocument).where(PrivateDocument.id == document_id).values(delete_after=keep_until)
+    )
+
+
+def document_link(session: Session, storage: ObjectStorage, *, bucket: str, document_id: UUID) -> str:
+    """Return a link of ``LINK_SECONDS`` seconds that downloads a document.
+
+    :raises NotFoundError: the document was deleted
+    """
+    document = session.get(PrivateDocument, document_id)
+    ready = document if document is not None and document.status == "ready" else None
+    key = found(ready, texts.DOCUMENT_DELETED).key
+    name = key.rpartition("/")[2]
+    return storage.signed_link(bucket=bucket, key=key, seconds=LINK_SECONDS, download_name=name)
+
+
+def delete_due_documents(database: Database, storage: ObjectStorage, *, bucket: str, now: datetime) -> int:
+    """Delete the documents whose time has passed: first the object, then the row.
+
+    Documents that cannot be deleted now are left to the next run.
+
+    :return: the number of deleted documents
+    """
+    due = database.in_transaction(_mark_due_documents, now=now)
+    return len(
+        process_each(
+            due,
+            lambda document_id: _delete_document(
+                database, storage, bucket=bucket, document_id=document_id, key=due[document_id]
+            ),
+            failure="document not deleted",
+        )
+    )
+
+
+def _mark_due_documents(session: Session, *, now: datetime) -> dict[UUID, str]:
+    """Mark documents for deletion, so that no application can use them from now on."""
+    due = session.scalars(
+        select(PrivateDocument)
+        .where(PrivateDocument.delete_after <= now)
+        .order_by(PrivateDocument.delete_after)
+        .limit(_MAX_DELETIONS_PER_RUN)
+        .with_for_update(skip_locked=True)
+    ).all()
+    for document in due:
+        document.status = "deleting"
+    return {document.id: document.key for document in due}
+
+
+def _delete_document(
+    database: Database, storage: ObjectStorage, *, bucket: str, document_id: UUID, key: str
+) -> None:
+    storage.delete(bucket=bucket, key=key)
+    with database.transaction() as session:
+        session.execute(delete(PrivateDocument).where(PrivateDocument.id == document_id))
+
+
+def _read_checked(file: IO[bytes]) -> tuple[bytes, str, str]:
+    """Check a file by its content, and return the content to store, the content type and the suffix."""
+    file.flush()
+    head = os.pread(file.fileno(), HEADER_BYTES, 0)
+    if not head:
+        raise ValidationError.of("file", texts.DOCUMENT_EMPTY)
+    if head.startswith(b"%PDF-"):
+        check_pdf(file, name="file")
+        os.lseek(file.fileno(), 0, os.SEEK_SET)
+        return os.read(file.fileno(), MAX_BYTES), PDF, "pdf"
+    if detect_format(head) is None:
+        raise UnsupportedMediaTypeError(infra_texts.DOCUMENT_UNSUPPORTED_FORMAT.format(field="file"))
+    picture = re_encode(file, name="file", sizes=(_SIDE_PIXELS,))
+    best = picture.renditions[-1]
+    return best.content, best.content_type, best.content_type.rpartition("/")[2]
+
+
+def _start_upload(
+    session: Session, *, owner_id: UUID, key: str, content_type: str, size: int, now: datetime
+) -> UUID:
+    recent = session.scalar(
+        select(func.count())
+        .select_from(PrivateDocument)
+        .where(PrivateDocument.owner_id == owner_id, PrivateDocument.created_at > now - timedelta(days=1))
+    )
+    if (recent or 0) >= MAX_UPLOADS_PER_DAY:
+        raise LimitReachedError(texts.TOO_MANY_DOCUMENTS.format(limit=MAX_UPLOADS_PER_DAY))
+    document = PrivateDocument(
+        owner_id=owner_id,
+        key=key,
+        content_type=content_type,
+        byte_count=size,
+        status="pending",
+        delete_after=now + UNUSED_GRACE_PERIOD,
+        created_at=now,
+    )
+    session.add(document)
+    session.flush()
+    return document.id
