@@ -1,6 +1,7 @@
 """All route areas, in the order of the specification."""
 
 from blueprints.alerts import routes as alerts
+from blueprints.analytics import routes as analytics
 from blueprints.applications import routes as applications
 from blueprints.background import routes as background
 from blueprints.campuses import routes as campuses
@@ -56,6 +57,7 @@ AREAS: tuple[ContractBlueprint, ...] = (
     payees.receivables_area,
     payees.area,
     stores.area,
+    analytics.area,
     applications.area,
     applications.staff_area,
     reconciliation.area,

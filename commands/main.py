@@ -16,6 +16,7 @@ COMMAND_SUMMARIES = {
     "token": "Print an access token for a demo persona.",
     "config": "Show the settings in force.",
     "webhooks": "List, inspect and replay received webhooks.",
+    "analytics": "Rebuild the figures of stores.",
     "alerts": "List, explain and resolve alerts.",
     "ledger": "Check the invariants of the ledger.",
     "payouts": "Inspect payout batches, and reconcile with the payment gateway.",

@@ -27,6 +27,7 @@ from commands.seeding import (
 )
 from commands.seeding.categories import load_categories
 from commands.seeding.loading import ProgressCallback
+from marketplace.analytics import roll_up
 from marketplace.catalog import cache_tags
 from marketplace.catalog.search import index_maintenance
 from marketplace.infra.cache import drop_cached
@@ -132,6 +133,7 @@ def seed_database(services: Services, *, product_count: int, now: datetime, stag
     applied = services.database.in_transaction(applications.load_applications, now=now)
     referred = services.database.in_transaction(referrals.load_referrals, now=now)
     filed = services.database.in_transaction(staff_work.load_staff_work, now=now)
+    roll_up.roll_up_changes(services.database, now=now)
     # Query plans for empty tables are slow.
     with services.database.reading() as session, driver_cursor(session) as cursor:
         cursor.execute(f"ANALYZE {', '.join(metadata.tables)}")

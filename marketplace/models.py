@@ -1,6 +1,7 @@
 """All tables in one place, for migrations."""
 
 from marketplace.alerts import models as alerts
+from marketplace.analytics import models as analytics
 from marketplace.applications import models as applications
 from marketplace.audit import models as audit
 from marketplace.background import models as background
@@ -32,6 +33,7 @@ from marketplace.webhooks import models as webhooks
 __all__ = [
     "Base",
     "alerts",
+    "analytics",
     "applications",
     "audit",
     "background",

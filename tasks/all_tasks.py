@@ -9,11 +9,11 @@ from tasks import (
     maintenance,
     payments,
     payouts,
-    people,
     reconciliation,
     referrals,
     registry,
     reviews,
+    stores,
 )
 from tasks.registry import OutboxHandler, PeriodicTask
 
@@ -25,10 +25,10 @@ MODULES = (
     maintenance,
     payments,
     payouts,
-    people,
     reconciliation,
     referrals,
     reviews,
+    stores,
 )
 HANDLERS: Mapping[str, OutboxHandler] = registry.handlers
 PERIODIC_TASKS: tuple[PeriodicTask, ...] = tuple(task for _, task in sorted(registry.periodic_tasks.items()))

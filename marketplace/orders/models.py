@@ -43,6 +43,7 @@ class Order(Timestamped, Entity):
         ),
         Index("ix_orders_buyer", "buyer_id", text("id DESC")),
         Index("ix_orders_vendor", "vendor_id", text("id DESC")),
+        Index("ix_orders_vendor_paid", "vendor_id", "paid_at", postgresql_where=text("paid_at IS NOT NULL")),
         # The escrow balance of a vendor is queried often, and covers few of the vendor's orders.
         Index(
             "ix_orders_vendor_in_escrow",

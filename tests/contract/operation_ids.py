@@ -27,6 +27,7 @@ OPERATION_IDS = {
     "POST /api/vendor-applications/{applicationId}/request-info": "requestInfo",
     "POST /api/vendor-applications/{applicationId}/approve": "approveApplication",
     "POST /api/vendor-applications/{applicationId}/reject": "rejectApplication",
+    "GET /api/vendors/{vendorId}/analytics": "getStoreAnalytics",
     "GET /api/admin/users": "listPeople",
     "GET /api/admin/users/{userId}": "getPerson",
     "PUT /api/admin/users/{userId}/staff-role": "grantStaffRole",

@@ -188,7 +188,7 @@ USERS_AND_VENDORS = (
     Row("GET", "/api/vendors/applications/me", AUTHENTICATED),
     Row("GET", "/api/vendors/profile/:id", PUBLIC),
     Row("PUT", "/api/vendors/profile/:id", VENDOR, "20/minute", waits=True),
-    Row("GET", "/api/vendors/:id/analytics", VENDOR, "30/minute", built=False),
+    Row("GET", "/api/vendors/:id/analytics", VENDOR, "30/minute"),
     Row("GET", "/api/vendors/slug/:slug/available", PUBLIC, "60/minute"),
 )
 

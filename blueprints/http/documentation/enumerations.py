@@ -6,6 +6,7 @@ A field with a fixed set of words refers to the enumeration with the same words.
 from collections.abc import Iterable, Mapping
 
 from marketplace.alerts import kinds as alert_kinds, queries as alert_queries
+from marketplace.analytics import report
 from marketplace.applications import slugs, states as application_states
 from marketplace.cart import queries as cart
 from marketplace.catalog import states as catalog_states
@@ -58,6 +59,7 @@ _WORDS: dict[str, Iterable[str]] = {
     "ProductCondition": rules.CONDITIONS,
     "ProductSort": listing.SORTS,
     "ProductEventType": counters.EVENT_TYPES,
+    "ReportInterval": report.INTERVALS,
     "ApplicationStatus": sorted(application_states.APPLICATION.states),
     "SlugFault": slugs.SLUG_FAULTS,
     "ReportTargetType": targets.TARGET_TYPES,

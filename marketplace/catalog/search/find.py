@@ -155,10 +155,12 @@ def search_catalog(
         merchants = _fetch_merchants(context, strategy, filters)
         if rows or merchants:
             break
-    if filters == ProductFilters(campus=filters.campus) and (
-        strategy.kind == PARTIAL or not (rows or merchants)
-    ):
+    found_nothing = strategy.kind == PARTIAL or not (rows or merchants)
+    if found_nothing and filters == ProductFilters(campus=filters.campus):
         zero_result_queries.record_zero_result(session, query=query, campus=filters.campus, now=now)
+    elif found_nothing and filters == ProductFilters(campus=filters.campus, category=filters.category):
+        category = filters.category or ""
+        zero_result_queries.record_zero_result_in_category(session, query=query, category=category, now=now)
     return _build_page(rows, merchants, page=page, position=next_position, strategy=strategy, context=context)
 
 

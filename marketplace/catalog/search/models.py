@@ -97,6 +97,18 @@ class SearchSynonyms(Timestamped, Entity):
     revision: Mapped[int] = mapped_column(server_default=text("1"))
 
 
+class CategorySearchMiss(Base):
+    """A query in a category without results on a day, with its count. The row holds no personal data."""
+
+    __tablename__ = "category_search_misses"
+    __table_args__ = (Index("ix_category_search_misses_day", "day"),)
+
+    category_id: Mapped[UUID] = mapped_column(ForeignKey("categories.id"), primary_key=True)
+    day: Mapped[date] = mapped_column(primary_key=True)
+    query: Mapped[str] = mapped_column(primary_key=True)
+    count: Mapped[int] = mapped_column(server_default=text("1"))
+
+
 class SearchMiss(Entity):
     """A query without results on a day, with its count. The row holds no personal data."""
 

@@ -7,7 +7,7 @@ from sqlalchemy import delete, func, or_, select, text
 from sqlalchemy.orm import Session
 
 from marketplace.catalog.campus_filter import BY_CAMPUS_ID, BY_CAMPUS_SLUG, campus_parameters
-from marketplace.catalog.search.models import SearchMiss
+from marketplace.catalog.search.models import CategorySearchMiss, SearchMiss
 from marketplace.catalog.search.tokenizer import mask_personal_data
 from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.ids import parse_uuid
@@ -49,6 +49,33 @@ def record_zero_result(session: Session, *, query: str, campus: str | None, now:
     campus_values = campus_parameters(campus)
     _INCREMENT_COUNT[next(iter(campus_values), None)].run(
         session, query=mask_personal_data(query), day=now.date(), now=now, **campus_values
+    )
+
+
+_INCREMENT_CATEGORY_COUNT = Statement(
+    text(
+        """
+        INSERT INTO category_search_misses (category_id, day, query)
+        SELECT id, :day, :query FROM categories WHERE id = :category_id OR slug = :slug
+        ON CONFLICT (category_id, day, query) DO UPDATE SET count = category_search_misses.count + 1
+        """
+    )
+)
+
+
+def record_zero_result_in_category(session: Session, *, query: str, category: str, now: datetime) -> None:
+    """Count a search in a category without results, for the figures of the category's stores.
+
+    :param query: as typed by the user; personal data is masked
+    :param category: id or slug
+    """
+    category_id = parse_uuid(category)
+    _INCREMENT_CATEGORY_COUNT.run(
+        session,
+        query=mask_personal_data(query),
+        day=now.date(),
+        category_id=category_id,
+        slug=category if category_id is None else None,
     )
 
 
@@ -106,5 +133,7 @@ def purge_old_counts(session: Session, *, now: datetime) -> int:
 
     :return: the number of deleted rows
     """
-    old = delete(SearchMiss).where(SearchMiss.day < (now - RETENTION).date())
+    before = (now - RETENTION).date()
+    session.execute(delete(CategorySearchMiss).where(CategorySearchMiss.day < before))
+    old = delete(SearchMiss).where(SearchMiss.day < before)
     return len(session.scalars(old.returning(SearchMiss.id)).all())

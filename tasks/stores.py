@@ -1,7 +1,8 @@
-"""Background tasks of the administration of people."""
+"""Background tasks of accounts and stores: decisions that end, student IDs, and figures."""
 
 from datetime import datetime
 
+from marketplace.analytics import roll_up
 from marketplace.kernel import queues
 from marketplace.media import documents
 from marketplace.people import account_status
@@ -37,3 +38,17 @@ def delete_due_documents(services: Services, _sweeper: QueueSweeper, now: dateti
     return documents.delete_due_documents(
         services.database, services.storage, bucket=services.settings.s3_private_bucket, now=now
     )
+
+
+@periodic(
+    "roll-up-analytics",
+    queue=queues.NOTIFICATIONS,
+    schedule="*/5 * * * *",
+    purpose="Recompute the figures of stores for days with changed orders, and the traffic of two days",
+)
+def roll_up_analytics(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
+    """Roll up the changes.
+
+    :return: the number of recomputed days of stores
+    """
+    return roll_up.roll_up_changes(services.database, now=now)

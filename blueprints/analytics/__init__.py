@@ -1,0 +1,1 @@
+"""Route of the figures of a store, for the owner."""
