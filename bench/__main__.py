@@ -65,11 +65,12 @@ _RECORDING_SECONDS = 5.0
       statement-kind    the same for a common kind and for a kind that is one in 5,000
       statement-period  the same for a week, anywhere in two years
       me                a member's own profile; 100,000 members with 1,000,000 order lines. Floor of this part and
-                        the next four: the same SQL by bare HTTP
+                        the next five: the same SQL by bare HTTP
       favourites        a member's favourites
       store             a store's profile
       store-reviews     the newest reviews of a store
       hubs              the hubs of a campus with their opening status
+      analytics         a year of a store's figures by week
       memory            a web worker's memory after 10,000 mixed requests
       placing           placing an order; floors: the same SQL by bare HTTP, and by pgbench
       ingest            receiving a webhook; floor: HMAC, INSERT and enqueue by bare HTTP

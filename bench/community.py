@@ -3,6 +3,8 @@
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from urllib.parse import urlencode
 
 import psycopg2
 
@@ -14,6 +16,8 @@ from bench.parts import Part, Side, http_side
 from bench.recording import Recorded
 from bench.stand import Stand
 from bench.statements import Floor, floor_of
+from marketplace.analytics import roll_up
+from marketplace.infra.db import Database
 
 MEMBERS = 100_000
 # The n-th order has n % 4 + 1 lines, so 400,000 orders have 1,000,000 lines.
@@ -27,7 +31,8 @@ _READERS = 2_000
 _SEED = 13
 _LOAD_SECONDS = 600
 _SHARE = 0.40
-PARTS = ("me", "favourites", "store", "store-reviews", "hubs")
+_ANALYTICS_P95_MS = 40
+PARTS = ("me", "favourites", "store", "store-reviews", "hubs", "analytics")
 
 _STATEMENTS = (
     """INSERT INTO profiles (id, email, name, campus_id, role, badges)
@@ -107,6 +112,18 @@ def load(url: str, *, products: int) -> None:
                 cursor.execute(statement, values)
     finally:
         connection.close()
+    last_day = datetime.now(UTC).date()
+    database = Database(url, pool_size=1, application_name="bench")
+    try:
+        roll_up.rebuild(
+            database,
+            vendor_id=None,
+            first_day=last_day - timedelta(days=_DAYS),
+            last_day=last_day,
+            progress=lambda _days: None,
+        )
+    finally:
+        database.close()
 
 
 class Community:
@@ -127,21 +144,35 @@ class Community:
             number: {"Authorization": f"Bearer {stand.identity.token(row_id('member', number))}"}
             for number in self._readers
         }
+        self._owners = {
+            number: {"Authorization": f"Bearer {stand.identity.token(row_id('merchant', number))}"}
+            for number in range(STORES)
+        }
 
     def recorded_calls(self) -> dict[str, list[tuple[str, str, dict[str, str], str]]]:
         """Return the calls that record the floors' SQL, two for each floor."""
-        member = self._readers[0]
         return {
-            name: [("GET", _target(name, number), self._headers[member] if name in _OWN else {}, "")] * 2
-            for name, number in ((name, member if name in _OWN else 1) for name in PARTS)
+            name: [("GET", _target(name, number), self._headers_of(name, number), "")] * 2
+            for name, number in ((name, self._recorded_number(name)) for name in PARTS)
         }
 
     def floors(self, recorded: dict[str, Recorded]) -> dict[str, Floor]:
         """Build the floors from the recorded SQL."""
         return {
-            name: floor_of(recorded[name], {_varying(name, self._readers[0] if name in _OWN else 1): "id"})
+            name: floor_of(
+                recorded[name],
+                {value: key for key, value in _varying(name, self._recorded_number(name)).items()},
+            )
             for name in PARTS
         }
+
+    def _recorded_number(self, name: str) -> int:
+        return self._readers[0] if name in _OWN else 1
+
+    def _headers_of(self, name: str, number: int) -> dict[str, str]:
+        if name == "analytics":
+            return self._owners[number]
+        return self._headers[number] if name in _OWN else {}
 
     def parts(self) -> list[Part]:
         """Build all parts."""
@@ -151,24 +182,26 @@ class Community:
             "store": "a store's profile",
             "store-reviews": "reviews of a store",
             "hubs": "hubs of a campus",
+            "analytics": "a year of a store's figures",
         }
         return [self._part(name, titles[name]) for name in PARTS]
 
     def _part(self, name: str, title: str) -> Part:
         def figure() -> Iterator[Call]:
             for number in self._numbers(name):
-                headers = self._headers[number] if name in _OWN else {}
+                headers = self._headers_of(name, number)
                 yield Call("", request("GET", _target(name, number), headers=headers))
 
         def bare() -> Iterator[Call]:
             for number in self._numbers(name):
-                yield Call("", request("GET", f"/statements?{name}&id={_varying(name, number)}"))
+                values = "".join(f"&{key}={value}" for key, value in _varying(name, number).items())
+                yield Call("", request("GET", f"/statements?{name}{values}"))
 
         return Part(
             name,
             self._side(title, "web", figure),
             (self._side("the same SQL, bare HTTP", "floors", bare),),
-            Target(share=_SHARE),
+            Target(share=_SHARE, p95_ms=_ANALYTICS_P95_MS if name == "analytics" else None),
         )
 
     def _numbers(self, name: str) -> Iterator[int]:
@@ -197,10 +230,16 @@ def _target(name: str, number: int) -> str:
         return f"/api/vendors/profile/{row_id('store', number)}"
     if name == "store-reviews":
         return f"/api/vendors/{row_id('store', number)}/reviews"
+    if name == "analytics":
+        ends = datetime.now(UTC).date()
+        period = urlencode({"from": ends - timedelta(days=365), "to": ends, "interval": "week"})
+        return f"/api/vendors/{row_id('store', number)}/analytics?{period}"
     return f"/api/campuses/{row_id('campus', number)}/hubs"
 
 
-def _varying(name: str, number: int) -> str:
-    """Return the id that differs in the SQL of each request."""
+def _varying(name: str, number: int) -> dict[str, str]:
+    """Return the ids that differ in the SQL of each request, by the names of the floor's values."""
+    if name == "analytics":
+        return {"id": row_id("store", number), "owner": row_id("merchant", number)}
     kind = "member" if name in _OWN else "campus" if name == "hubs" else "store"
-    return row_id(kind, number)
+    return {"id": row_id(kind, number)}
