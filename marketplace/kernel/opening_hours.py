@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -107,6 +107,11 @@ class WeeklyHours:
             raise InvalidHoursError(dict(sorted(faults.items())))
         return cls(tuple(interval for _, interval in by_time))
 
+    @classmethod
+    def from_json(cls, intervals: Iterable[Mapping[str, str]]) -> "WeeklyHours":
+        """Return stored opening hours, in the form of ``to_json``. The same hours are parsed once."""
+        return _parse_stored(tuple((one["day"], one["opens"], one["closes"]) for one in intervals))
+
     def to_json(self) -> list[dict[str, str]]:
         """Return the intervals in the form that ``parse`` takes, sorted by time."""
         return [
@@ -172,6 +177,13 @@ class WeeklyHours:
             [interval for interval in self.intervals if interval.weekday == weekday]
             for weekday in range(len(DAYS))
         ]
+
+
+@lru_cache(maxsize=2_048)
+def _parse_stored(intervals: tuple[tuple[str, str, str], ...]) -> WeeklyHours:
+    return WeeklyHours.parse(
+        {"day": day, "opens": opens, "closes": closes} for day, opens, closes in intervals
+    )
 
 
 def _parse_interval(values: Mapping[str, Any]) -> OpenInterval | str:

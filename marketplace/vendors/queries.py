@@ -150,6 +150,47 @@ class StoreProfile:
     updated_at: datetime
 
 
+@dataclass(frozen=True)
+class _ProfileRow:
+    """A store with the badges of the owner."""
+
+    id: UUID
+    user_id: UUID
+    display_name: str
+    slug: str
+    campus_id: UUID
+    description: str
+    policies: dict[str, str | None]
+    on_vacation: bool
+    vacation_until: datetime | None
+    vacation_note: str | None
+    weekly_hours: list[dict[str, str]] | None
+    rating_sum: int
+    rating_count: int
+    rating_counts: list[int]
+    completed_orders: int
+    failed_orders: int
+    response_seconds_sum: int
+    response_count: int
+    verified: bool
+    status: str
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+    badges: list[str]
+
+
+_SELECT_PROFILE = Prepared(
+    select(
+        *(getattr(VendorProfile, name) for name in _ProfileRow.__dataclass_fields__ if name != "badges"),
+        Profile.badges,
+    )
+    .join(Profile, Profile.id == VendorProfile.user_id)
+    .where(VendorProfile.id == bindparam("vendor_id")),
+    row=_ProfileRow,
+)
+
+
 def fetch_store_profile(
     session: Session, *, vendor_id: UUID, viewer_id: UUID | None, now: datetime
 ) -> StoreProfile:
@@ -159,18 +200,12 @@ def fetch_store_profile(
     :param now: a vacation ends automatically at ``vacation_until``
     :raises NotFoundError: the store does not exist, or is not public
     """
-    row = session.execute(
-        select(VendorProfile, Profile.badges)
-        .join(Profile, Profile.id == VendorProfile.user_id)
-        .where(VendorProfile.id == vendor_id),
-        execution_options={"populate_existing": True},
-    ).first()
-    if row is None or (row[0].status != "active" and row[0].user_id != viewer_id):
+    store = _SELECT_PROFILE.first(session, vendor_id=vendor_id)
+    if store is None or (store.status != "active" and store.user_id != viewer_id):
         raise NotFoundError("Store not found.")
-    store, owner_badges = row
     until = store.vacation_until
     away = store.on_vacation and (until is None or until > now)
-    hours = None if store.weekly_hours is None else WeeklyHours.parse(store.weekly_hours)
+    hours = None if store.weekly_hours is None else WeeklyHours.from_json(store.weekly_hours)
     # A store that takes no orders has no next opening: the vacation or the status decides.
     sells = store.status == "active" and not away
     opening = hours.status(now) if hours is not None and sells else None
@@ -193,7 +228,7 @@ def fetch_store_profile(
         completion_rate=completion_rate(store.completed_orders, store.failed_orders),
         response_minutes=average_response_minutes(store.response_seconds_sum, store.response_count),
         verified=store.verified,
-        verified_student="verified_student" in owner_badges,
+        verified_student="verified_student" in store.badges,
         status=store.status,
         revision=store.revision,
         member_since=store.created_at,

@@ -76,7 +76,7 @@ class PublicHub(HubStatus):
 
 def describe_hub(hub: Hub, *, closed_days: ClosedDays, now: datetime) -> HubStatus:
     """Describe a hub with its opening status."""
-    hours = None if hub.weekly_hours is None else WeeklyHours.parse(hub.weekly_hours)
+    hours = None if hub.weekly_hours is None else WeeklyHours.from_json(hub.weekly_hours)
     status = _UNKNOWN if hours is None else hours.status(now, closed_days=closed_days.of(hub.campus_id))
     return HubStatus(
         id=hub.id,
