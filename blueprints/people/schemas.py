@@ -18,6 +18,7 @@ from blueprints.http.fields import (
     Uuid,
     sort_choice,
 )
+from marketplace.applications import states as application_states
 from marketplace.identity.permissions import STAFF_ROLES
 from marketplace.identity.queries import ACCOUNT_STATUSES, ROLES
 from marketplace.kernel import demo_ids
@@ -173,6 +174,23 @@ class PersonDevice(Created):
     last_seen_at = Timestamp(required=True, metadata=doc("Time of the latest registration.", PLACED_AT))
 
 
+class PersonApplication(Created):
+    """An application of a person to open a store."""
+
+    example_id = demo_ids.APPLICATION
+
+    status = Choice(
+        *sorted(application_states.APPLICATION.states),
+        required=True,
+        metadata=doc("Status of the application.", application_states.APPROVED),
+    )
+    store_name = fields.String(required=True, metadata=doc("Public name of the store.", STORE_NAME))
+    slug = fields.String(required=True)
+    decided_at = Timestamp(
+        required=True, allow_none=True, metadata=doc("Time of the decision; null before.", None)
+    )
+
+
 class PersonView(PersonSummary):
     """A person for staff, with store, wallet and latest orders."""
 
@@ -217,6 +235,11 @@ class PersonView(PersonSummary):
         fields.Nested(PersonDevice),
         required=True,
         metadata=doc(f"Devices for push notifications, at most {devices.MAX_DEVICES}."),
+    )
+    applications = fields.List(
+        fields.Nested(PersonApplication),
+        required=True,
+        metadata=doc(f"The latest vendor applications, at most {queries.LATEST_APPLICATIONS}."),
     )
     report_counts = fields.Nested(
         PersonReports, required=True, metadata=doc("Reports about and by the person.")

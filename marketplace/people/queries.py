@@ -10,6 +10,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, ScalarSelect, func, select, union
 from sqlalchemy.orm import Session
 
+from marketplace.applications.models import VendorApplication
 from marketplace.identity.models import AccountAppeal, AccountDecision, Profile
 from marketplace.kernel.errors import found
 from marketplace.kernel.ids import parse_uuid
@@ -27,6 +28,7 @@ from marketplace.vendors.models import VendorProfile
 SORTS = ("created_at", "name")
 LATEST_ORDERS = 10
 LATEST_DECISIONS = 10
+LATEST_APPLICATIONS = 10
 _ORDER_NUMBER = re.compile(r"CM-\d{1,18}", re.ASCII | re.IGNORECASE)
 
 
@@ -172,11 +174,23 @@ class PersonDecision:
 
 
 @dataclass(frozen=True)
+class PersonApplication:
+    """An application of a person to open a store."""
+
+    id: UUID
+    status: str
+    store_name: str
+    slug: str
+    created_at: datetime
+    decided_at: datetime | None
+
+
+@dataclass(frozen=True)
 class Person(PersonRow):
     """A person with store, wallet and orders, for staff. Amounts are in kobo.
 
     ``orders_bought`` and ``orders_sold`` count orders in all states. ``latest_orders`` has at most ``LATEST_ORDERS``,
-    and ``decisions`` the latest ``LATEST_DECISIONS``.
+    ``decisions`` the latest ``LATEST_DECISIONS``, and ``applications`` the latest ``LATEST_APPLICATIONS``.
     """
 
     badges: list[str]
@@ -194,6 +208,7 @@ class Person(PersonRow):
     decisions: list[PersonDecision]
     report_counts: ReportCounts
     devices: list[UserDevice]
+    applications: list[PersonApplication]
 
 
 def show_person(session: Session, *, user_id: UUID) -> Person:
@@ -234,6 +249,7 @@ def show_person(session: Session, *, user_id: UUID) -> Person:
         decisions=_list_decisions(session, user_id),
         report_counts=count_reports_of_person(session, user_id=user_id),
         devices=list_devices(session, user_id=user_id),
+        applications=_list_applications(session, user_id),
     )
 
 
@@ -251,6 +267,17 @@ def _list_decisions(session: Session, user_id: UUID) -> list[PersonDecision]:
         .limit(LATEST_DECISIONS)
     )
     return [PersonDecision(**row) for row in rows.mappings()]
+
+
+def _list_applications(session: Session, user_id: UUID) -> list[PersonApplication]:
+    columns = (getattr(VendorApplication, field.name) for field in fields(PersonApplication))
+    rows = session.execute(
+        select(*columns)
+        .where(VendorApplication.user_id == user_id)
+        .order_by(VendorApplication.id.desc())
+        .limit(LATEST_APPLICATIONS)
+    )
+    return [PersonApplication(**row) for row in rows.mappings()]
 
 
 def _count_orders(session: Session, condition: ColumnElement[bool]) -> int:

@@ -16,6 +16,7 @@ from werkzeug.test import encode_multipart
 
 from blueprints.applications.schemas import OwnApplication, SlugAvailability, StaffApplication
 from blueprints.areas import AREAS
+from marketplace.applications import slugs
 from marketplace.applications.submit import DOCUMENT_RETENTION
 from marketplace.infra.db import Database
 from marketplace.media.documents import MAX_BYTES, MAX_UPLOADS_PER_DAY, delete_due_documents
@@ -199,6 +200,14 @@ class TestSlug:
 
         assert client.post(f"{MINE}/me/withdraw", headers=applicants.bearer(user_id)).status_code == 200
         assert self.check(client, f"comer-shopi-{mark}") is None
+
+    def test_availability_is_read_from_the_indexes(self, database: Database) -> None:
+        with database.reading() as session:
+            session.execute(text("SET LOCAL enable_seqscan = off"))
+            explained = text("EXPLAIN " + slugs._SELECT_TAKEN.sql % {"slug": "'amara'"})
+            plan = "\n".join(row[0] for row in session.execute(explained))
+        assert "uq_vendor_profiles_slug_key" in plan
+        assert "uq_vendor_applications_slug" in plan
 
 
 class TestStudentId:
@@ -436,6 +445,11 @@ class TestReview:
         )
         assert [row["type"] for row in notified] == ["application_approved"]
         assert applicants.mine(user_id)["vendorId"] == str(store["id"])
+        admin = applicants.bearer(applicants.market.staff("admin"))
+        person = applicants.client.get(f"/api/admin/users/{user_id}", headers=admin).json["data"]
+        assert [(one["id"], one["status"]) for one in person["applications"]] == [
+            (application_id, "approved")
+        ]
 
     def test_two_officers_decide_once(self, applicants: Applicants) -> None:
         user_id = applicants.person()
