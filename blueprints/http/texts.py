@@ -9,7 +9,7 @@ FUNCTIONS_KEY_NOT_CONFIGURED = "The service cannot check the caller at the momen
 FUNCTION_CALL_UNAUTHORIZED = (
     "Send a functions key as `Authorization: Bearer <FUNCTIONS_KEY>`, or sign the body by Standard Webhooks."
 )
-ACCOUNT_NOT_ACTIVE = "Your account is {status}. Contact support for details."
+ACCOUNT_NOT_ACTIVE = "Your account is {status}. See GET /api/users/me/account-status for the reason."
 
 # Requests
 FIELD_INVALID = "{name} is invalid. See invalid_params."

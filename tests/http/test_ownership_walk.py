@@ -28,14 +28,14 @@ PROTECTED = [
     for contract in contracts()
     if "<" in contract.path and contract.access.token is TokenPolicy.REQUIRED and contract.upload is None
 ]
-# Any staff may read orders, and a vendor's page of a category or campus belongs to nobody.
+# Any staff may read orders.
 OPEN_TO_STAFF = {
     "orders.get_order",
     "orders.list_order_items",
     "orders.list_order_events",
     "order-money.get_money_trail",
 }
-# What the service or staff decide. A schema that has such a field must be listed with the reason.
+# Fields that the service or staff decide. A schema with such a field must be listed with the reason.
 DECIDED_BY_SERVICE = {
     *("role", "staff_role", "account_status", "badges", "verified", "phone_verified", "balance_minor"),
     *(
