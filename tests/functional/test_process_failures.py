@@ -127,6 +127,7 @@ def test_stopping_worker_finishes_the_current_event(
     site.wait_until(lambda: not worker.running)
 
     assert worker.exit_status == 0, worker.log_tail()
+    assert status(site, order_id) == "paid_escrow", worker.log_tail()
     assert_paid_once(site, order_id, data["id"])
 
 

@@ -192,5 +192,6 @@ def test_export_does_not_hold_all_rows_in_memory(orders: Orders) -> None:
         count = sum(1 for _ in rows)
 
     assert count == 10_000
-    # All ids and a batch of rows; all rows at once would exceed twenty mebibytes.
-    assert peak.mebibytes < 8
+    # All ids and a batch of rows take two mebibytes. Garbage of earlier batches can wait for its collection.
+    # All rows at once would exceed twenty mebibytes.
+    assert peak.mebibytes < 16
