@@ -22,54 +22,18 @@ from botocore.config import Config
 from sandbox import capabilities
 from sandbox.ports import PAIRED_DISTANCE, is_free
 from sandbox.process import Process, ProcessFailedError, wait_until
-from sandbox.servers import (
-    OBJECT_STORAGE_PAIRED_PORTS,
-    OBJECT_STORAGE_PORTS,
-    EmbeddedObjectStorage,
-    EmbeddedPostgres,
-    EmbeddedProxy,
-    EmbeddedValkey,
-    Server,
+from sandbox.servers import EmbeddedObjectStorage, EmbeddedPostgres, EmbeddedValkey, Server
+from tests.support.embedded_servers import (
+    MAKERS,
+    PASSWORD,
+    make_object_storage,
+    make_postgres,
+    make_proxy,
 )
-from tests.support.ports import free_port, free_ports
+from tests.support.ports import free_port
 from tests.support.probes import WAIT_SECONDS
 
-PASSWORD = "of-the-tests-only"
 PROJECT = Path(__file__).parents[2]
-
-
-def make_postgres(directory: Path) -> EmbeddedPostgres:
-    return EmbeddedPostgres(
-        directory / "postgres", free_port("server"), password=PASSWORD, durable=False, database="shop"
-    )
-
-
-def make_valkey(directory: Path) -> EmbeddedValkey:
-    return EmbeddedValkey(directory / "valkey", free_port("server"), password=PASSWORD)
-
-
-def make_object_storage(directory: Path) -> EmbeddedObjectStorage:
-    ports = free_ports("server", *OBJECT_STORAGE_PORTS, paired=OBJECT_STORAGE_PAIRED_PORTS)
-    return EmbeddedObjectStorage(
-        directory / "objects", ports, access_key_id="key", secret_access_key=PASSWORD
-    )
-
-
-def make_proxy(directory: Path) -> EmbeddedProxy:
-    port = free_port("server")
-    caddyfile = directory / "Caddyfile"
-    caddyfile.write_text(
-        '{\n  admin off\n  persist_config off\n}\nhttp://127.0.0.1:{$PORT} {\n  respond "hello" 200\n}\n'
-    )
-    return EmbeddedProxy(directory / "caddy", port, caddyfile=caddyfile, environment={"PORT": str(port)})
-
-
-MAKERS: dict[str, Callable[[Path], Server]] = {
-    "postgres": make_postgres,
-    "valkey": make_valkey,
-    "object_storage": make_object_storage,
-    "proxy": make_proxy,
-}
 
 
 @pytest.fixture
@@ -314,7 +278,7 @@ PARENT = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from tests.functional.test_embedded_servers import MAKERS
+from tests.support.embedded_servers import MAKERS
 server = MAKERS[sys.argv[1]](Path(sys.argv[3]))
 server.start()
 print(server.process.process_id, flush=True)

@@ -21,7 +21,7 @@ from marketplace.kernel.errors import (
     UnsupportedMediaTypeError,
     ValidationError,
 )
-from tests.support.depth import DEEP, case_count
+from tests.support.depth import DEEP, case_count, sample
 from tests.support.hostile_images import ATTACKS, BURDENS
 from tests.support.sample_images import chunk, decode_image, encode_image, gradient, photo
 
@@ -139,7 +139,7 @@ def test_largest_accepted_image_takes_little_memory(kind: str, size: tuple[int, 
 
 
 @pytest.mark.parametrize("interlaced", [False, True])
-@pytest.mark.parametrize("size", [(1, 1), (3, 2), (5, 5), (9, 7), (100, 60), (601, 599)])
+@pytest.mark.parametrize("size", sample([(1, 1), (3, 2), (5, 5), (9, 7), (100, 60), (601, 599)], every=2))
 def test_png_with_all_rows_is_accepted(size: tuple[int, int], interlaced: bool) -> None:
     passes = [
         (0, 0, 8, 8),
