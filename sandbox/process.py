@@ -17,7 +17,9 @@ from sandbox import capabilities
 from sandbox.watchdog import Watchdog, watchdog_of
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
+# The pause between two checks grows with the wait, because a check can cost a connection or a request.
 _POLL_SECONDS = 0.02
+_MAXIMUM_POLL_SECONDS = 0.2
 _KILL_SECONDS = 5.0
 _TAIL_BYTES = 16_384
 
@@ -201,16 +203,17 @@ def log_tail(path: Path, lines: int) -> str:
 
 
 def wait_until(condition: Callable[[], bool], *, timeout_seconds: float, pause: Pause = time.sleep) -> bool:
-    """Wait for a condition, checking every 20 ms.
+    """Wait for a condition, checking every 20 ms at first and less often in a long wait.
 
     :param pause: sleeps for the given seconds and may raise to abort the wait
     :return: whether the condition became true in time
     """
-    deadline = time.monotonic() + timeout_seconds
+    started = time.monotonic()
     while not condition():
-        if time.monotonic() > deadline:
+        waited_seconds = time.monotonic() - started
+        if waited_seconds > timeout_seconds:
             return False
-        pause(_POLL_SECONDS)
+        pause(min(max(_POLL_SECONDS, waited_seconds / 10), _MAXIMUM_POLL_SECONDS))
     return True
 
 

@@ -99,14 +99,18 @@ def test_secret_files_are_readable_only_by_the_owner(running: Stack) -> None:
 
 def test_all_services_listen_on_loopback_only(running: Stack) -> None:
     processes = {*running.services().values(), *lock_holders(running.lock)}
-    listening = {
-        connection.laddr
-        for process in processes
-        for connection in psutil.Process(process).net_connections("inet")
-        if connection.status == psutil.CONN_LISTEN
-    }
-    assert len(listening) > 10
-    assert {address.ip for address in listening} == {"127.0.0.1"}
+
+    def listening() -> set[Any]:
+        return {
+            connection.laddr
+            for process in processes
+            for connection in psutil.Process(process).net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        }
+
+    # A restarted object storage opens some of its ports after it is ready.
+    assert wait_until(lambda: len(listening()) > 10, timeout_seconds=STOP_SECONDS)
+    assert {address.ip for address in listening()} == {"127.0.0.1"}
 
 
 def kill_and_wait(stack: Stack, *names: str) -> None:
