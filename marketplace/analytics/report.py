@@ -1,15 +1,15 @@
 """The report of a store's figures: totals, the previous period, a filled series, top products and unmet demand."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import date, timedelta
-from typing import Any, Literal
+from operator import attrgetter
+from typing import Literal
 from uuid import UUID
 
-from sqlalchemy import select, text
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from marketplace.analytics.models import StoreDay
 from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.errors import NotFoundError
 from marketplace.vendors.queries import is_store_owner
@@ -22,22 +22,6 @@ _TOP_PRODUCTS = 10
 _MAX_SEARCHES = 10
 # Rare queries could tell something about a person.
 _MIN_SEARCHES = 3
-
-
-@dataclass(frozen=True)
-class _Day:
-    day: date
-    orders: int
-    units: int
-    revenue_minor: int
-    refunded_orders: int
-    refunded_minor: int
-    disputed_orders: int
-    views: int
-    cart_adds: int
-
-
-_SUMS = tuple(name for name in _Day.__dataclass_fields__ if name != "day")
 
 
 @dataclass(frozen=True)
@@ -66,6 +50,11 @@ class Figures:
     def conversion(self) -> float | None:
         """The number of orders per view, with four decimals."""
         return round(self.orders / self.views, 4) if self.views else None
+
+
+_SUMS = tuple(field.name for field in fields(Figures))
+_NO_FIGURES = dict.fromkeys(_SUMS, 0)
+_read_sums = attrgetter(*_SUMS)
 
 
 @dataclass(frozen=True)
@@ -120,12 +109,30 @@ class Report:
 
 
 @dataclass(frozen=True)
+class _IntervalSums(Figures):
+    is_current: bool
+    starts: date | None  # none for the previous period, which has no series
+
+
+@dataclass(frozen=True)
 class _Buyers:
     is_current: bool
     buyers: int
     repeat_buyers: int
 
 
+_SUM_BY_INTERVAL = Statement(
+    text(
+        f"""
+        SELECT {", ".join(f"CAST(sum({name}) AS bigint) AS {name}" for name in _SUMS)},
+            day >= :starts AS is_current,
+            CASE WHEN day >= :starts THEN CAST(date_trunc(:interval, CAST(day AS timestamp)) AS date) END AS starts
+        FROM store_days WHERE vendor_id = :vendor_id AND day BETWEEN :first_day AND :last_day
+        GROUP BY is_current, starts
+        """
+    ),
+    row=_IntervalSums,
+)
 _COUNT_BUYERS = Statement(
     text(
         """
@@ -186,55 +193,45 @@ def build_report(
     length = (ends - starts).days + 1
     first_day = starts - timedelta(days=length)
     period = {"vendor_id": vendor_id, "first_day": first_day, "last_day": ends}
-    days = _fetch_days(session, vendor_id=vendor_id, first_day=first_day, last_day=ends)
+    sums = _SUM_BY_INTERVAL.all(session, starts=starts, interval=interval, **period)
     buyers = {row.is_current: row for row in _COUNT_BUYERS.all(session, starts=starts, **period)}
-    current, previous = [day for day in days if day.day >= starts], [day for day in days if day.day < starts]
     searched = {"vendor_id": vendor_id, "starts": starts, "ends": ends}
     return Report(
         starts=starts,
         ends=ends,
         interval=interval,
-        totals=_total(current, buyers.get(True)),
+        totals=_total(sums, buyers, is_current=True),
         previous_starts=first_day,
         previous_ends=starts - timedelta(days=1),
-        previous=_total(previous, buyers.get(False)),
-        series=_series(current, starts=starts, ends=ends, interval=interval),
+        previous=_total(sums, buyers, is_current=False),
+        series=_series(sums, starts=starts, ends=ends, interval=interval),
         top_products=_SELECT_TOP_PRODUCTS.all(session, **searched),
         unmet_searches=_SELECT_UNMET_SEARCHES.all(session, **searched),
     )
 
 
-def _fetch_days(session: Session, *, vendor_id: UUID, first_day: date, last_day: date) -> list[_Day]:
-    rows = session.execute(
-        select(StoreDay.day, *(getattr(StoreDay, name) for name in _SUMS))
-        .where(StoreDay.vendor_id == vendor_id, StoreDay.day.between(first_day, last_day))
-        .order_by(StoreDay.day)
-    )
-    return [_Day(**row) for row in rows.mappings()]
-
-
-def _total(days: Iterable[_Day], buyers: _Buyers | None) -> PeriodTotals:
+def _total(
+    sums: Iterable[_IntervalSums], buyers: Mapping[bool, _Buyers], *, is_current: bool
+) -> PeriodTotals:
+    counted = buyers.get(is_current)
+    columns = zip(*(_read_sums(row) for row in sums if row.is_current == is_current), strict=True)
     return PeriodTotals(
-        **_sum(days),
-        buyers=buyers.buyers if buyers else 0,
-        repeat_buyers=buyers.repeat_buyers if buyers else 0,
+        **_NO_FIGURES | dict(zip(_SUMS, map(sum, columns), strict=False)),
+        buyers=counted.buyers if counted else 0,
+        repeat_buyers=counted.repeat_buyers if counted else 0,
     )
 
 
-def _sum(days: Iterable[_Day]) -> dict[str, int]:
-    rows = list(days)
-    return {name: sum(getattr(row, name) for row in rows) for name in _SUMS}
-
-
-def _series(days: Sequence[_Day], *, starts: date, ends: date, interval: Interval) -> list[SeriesPoint]:
+def _series(
+    sums: Iterable[_IntervalSums], *, starts: date, ends: date, interval: Interval
+) -> list[SeriesPoint]:
     """Return all days, weeks or months of the period, also those without figures."""
-    by_start: dict[date, list[_Day]] = {}
-    for day in days:
-        by_start.setdefault(_interval_start(day.day, interval), []).append(day)
+    by_start = {row.starts: row for row in sums}
     points, start = [], _interval_start(starts, interval)
     while start <= ends:
         following = _next_start(start, interval)
-        figures: dict[str, Any] = _sum(by_start.get(start, ()))
+        row = by_start.get(start)
+        figures = _NO_FIGURES if row is None else dict(zip(_SUMS, _read_sums(row), strict=True))
         points.append(
             SeriesPoint(**figures, starts=max(start, starts), ends=min(following - timedelta(days=1), ends))
         )

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
+
+import orjson
 
 from marketplace.kernel import texts
 
@@ -20,6 +22,7 @@ CLOSING_TIME_PATTERN = f"({TIME_PATTERN}|24:00)"
 # A change of state further ahead is not searched: a place that is closed for so long has no known next opening.
 SEARCHED_DAYS = 35
 
+_DAY_MINUTES = 24 * 60
 _TIME = re.compile(TIME_PATTERN)
 _CLOSING_TIME = re.compile(CLOSING_TIME_PATTERN)
 
@@ -45,12 +48,12 @@ class OpenInterval:
         """The name of the day."""
         return DAYS[self.weekday]
 
-    @property
+    @cached_property
     def opens(self) -> str:
         """The time of opening, such as ``08:00``."""
         return _format_minute(self.opens_minute)
 
-    @property
+    @cached_property
     def closes(self) -> str:
         """The time of closing, such as ``17:30``, or ``24:00`` for the end of the day."""
         return _format_minute(self.closes_minute)
@@ -108,6 +111,11 @@ class WeeklyHours:
         return cls(tuple(interval for _, interval in by_time))
 
     @classmethod
+    def from_json_text(cls, intervals: str) -> "WeeklyHours":
+        """Return stored opening hours from their JSON text. The same text is parsed once."""
+        return _parse_stored_text(intervals)
+
+    @classmethod
     def from_json(cls, intervals: Iterable[Mapping[str, str]]) -> "WeeklyHours":
         """Return stored opening hours, in the form of ``to_json``. The same hours are parsed once."""
         return _parse_stored(tuple((one["day"], one["opens"], one["closes"]) for one in intervals))
@@ -138,29 +146,32 @@ class WeeklyHours:
         :param at: with a time zone
         :param closed_days: dates in Lagos on which the place is closed all day
         """
-        first_day = at.astimezone(LAGOS).date()
-        horizon = _at_minute(first_day + timedelta(days=SEARCHED_DAYS), 0)
-        for opens, closes in self._periods(first_day, closed_days):
-            if closes > at:
-                if opens > at:
-                    return OpeningStatus(open_now=False, opens_at=opens, closes_at=None)
-                return OpeningStatus(
-                    open_now=True, opens_at=None, closes_at=closes if closes < horizon else None
-                )
+        local = at.astimezone(LAGOS)
+        midnight = local.replace(hour=0, minute=0, second=0, microsecond=0)
+        minute = (local - midnight) / timedelta(minutes=1)
+        for opens, closes in self._periods(midnight.date(), closed_days):
+            if closes > minute:
+                if opens > minute:
+                    return OpeningStatus(
+                        open_now=False, opens_at=_add_minutes(midnight, opens), closes_at=None
+                    )
+                closes_at = _add_minutes(midnight, closes) if closes < SEARCHED_DAYS * _DAY_MINUTES else None
+                return OpeningStatus(open_now=True, opens_at=None, closes_at=closes_at)
         return OpeningStatus(open_now=False, opens_at=None, closes_at=None)
 
-    def _periods(self, first_day: date, closed_days: Collection[date]) -> Iterator[tuple[datetime, datetime]]:
-        """Yield the periods of opening from a day on. Adjacent intervals, also at midnight, are a single period."""
-        current: tuple[datetime, datetime] | None = None
+    def _periods(self, first_day: date, closed_days: Collection[date]) -> Iterator[tuple[int, int]]:
+        """Yield the periods of opening in minutes since the start of a day.
+
+        Adjacent intervals, also at midnight, are a single period.
+        """
+        current: tuple[int, int] | None = None
         for offset in range(SEARCHED_DAYS):
             day = first_day + timedelta(days=offset)
             if day in closed_days:
                 continue
             for interval in self._by_weekday[day.weekday()]:
-                opens, closes = (
-                    _at_minute(day, interval.opens_minute),
-                    _at_minute(day, interval.closes_minute),
-                )
+                opens = offset * _DAY_MINUTES + interval.opens_minute
+                closes = offset * _DAY_MINUTES + interval.closes_minute
                 if current is None:
                     current = opens, closes
                 elif current[1] == opens:
@@ -184,6 +195,11 @@ def _parse_stored(intervals: tuple[tuple[str, str, str], ...]) -> WeeklyHours:
     return WeeklyHours.parse(
         {"day": day, "opens": opens, "closes": closes} for day, opens, closes in intervals
     )
+
+
+@lru_cache(maxsize=2_048)
+def _parse_stored_text(intervals: str) -> WeeklyHours:
+    return WeeklyHours.parse(orjson.loads(intervals))
 
 
 def _parse_interval(values: Mapping[str, Any]) -> OpenInterval | str:
@@ -210,7 +226,5 @@ def _format_minute(minute: int) -> str:
     return f"{minute // 60:02d}:{minute % 60:02d}"
 
 
-def _at_minute(day: date, minute: int) -> datetime:
-    """Return the time of a minute of a day in Lagos, in UTC."""
-    midnight = datetime.combine(day, time(), tzinfo=LAGOS)
-    return (midnight + timedelta(minutes=minute)).astimezone(UTC)
+def _add_minutes(midnight: datetime, minutes: int) -> datetime:
+    return (midnight + timedelta(minutes=minutes)).astimezone(UTC)

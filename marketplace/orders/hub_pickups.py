@@ -62,7 +62,7 @@ def list_operated_hubs(
         # No campus has the id 0: a representative without a campus sees no hubs.
         campus_id = caller.campus_id or UUID(int=0)
     if campus is not None:
-        requested_id = find_campus(session, campus, include_inactive=True).id
+        requested_id = find_campus(session, campus).id
         if campus_id not in (None, requested_id):
             raise NotFoundError("Campus not found.")
         campus_id = requested_id

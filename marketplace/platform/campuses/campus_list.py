@@ -7,13 +7,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, select, tuple_
+from sqlalchemy import ColumnElement, bindparam, or_, select, tuple_
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra import outbox
 from marketplace.infra.db import violated_constraint
+from marketplace.infra.sql.statements import Prepared
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ConflictError, InvalidParam, NotFoundError, StaleRevisionError, found
 from marketplace.kernel.ids import parse_uuid
@@ -47,18 +48,42 @@ class StaffCampus:
     updated_at: datetime
 
 
-def find_campus(session: Session, campus: str, *, include_inactive: bool = False) -> Campus:
-    """Find a campus by id or slug.
+def find_campus(session: Session, campus: str) -> Campus:
+    """Find a campus by id or slug, also an inactive campus.
+
+    :raises NotFoundError: the campus does not exist
+    """
+    campus_id, slug = _parse_name(campus)
+    is_named = Campus.slug == slug if campus_id is None else Campus.id == campus_id
+    return found(session.scalar(select(Campus).where(is_named)), texts.CAMPUS_NOT_FOUND)
+
+
+_SELECT_ACTIVE_ID = Prepared(
+    select(Campus.id).where(
+        Campus.active, or_(Campus.id == bindparam("campus_id"), Campus.slug == bindparam("slug"))
+    )
+)
+
+
+def find_active_campus_id(session: Session, campus: str) -> UUID:
+    """Find an active campus by id or slug.
 
     :raises NotFoundError: the campus does not exist or is inactive
     """
+    campus_id, slug = _parse_name(campus)
+    found_id: UUID | None = _SELECT_ACTIVE_ID.scalar(session, campus_id=campus_id, slug=slug)
+    return found(found_id, texts.CAMPUS_NOT_FOUND)
+
+
+def _parse_name(campus: str) -> tuple[UUID | None, str | None]:
+    """Return the id or the slug that names a campus. Slugs never look like ids."""
     campus_id = parse_uuid(campus)
-    if campus_id is None and not _SLUG.fullmatch(campus):
+    if campus_id is not None:
+        return campus_id, None
+    if not _SLUG.fullmatch(campus):
         # The database refuses characters such as NUL.
         raise NotFoundError(texts.CAMPUS_NOT_FOUND)
-    is_named = Campus.slug == campus if campus_id is None else Campus.id == campus_id
-    conditions = [is_named] if include_inactive else [is_named, Campus.active]
-    return found(session.scalar(select(Campus).where(*conditions)), texts.CAMPUS_NOT_FOUND)
+    return None, campus
 
 
 def lock_campus(session: Session, *, campus_id: UUID) -> Campus:

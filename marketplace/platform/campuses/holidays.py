@@ -8,12 +8,13 @@ from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import or_, select, tuple_
+from sqlalchemy import ARRAY, Uuid, any_, bindparam, or_, select, tuple_
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.db import violated_constraint
+from marketplace.infra.sql.statements import Prepared
 from marketplace.kernel.errors import ConflictError, StaleRevisionError, ValidationError, found
 from marketplace.kernel.opening_hours import LAGOS, SEARCHED_DAYS
 from marketplace.kernel.paging import Page, PageRequest, page_of
@@ -44,20 +45,39 @@ class ClosedDays:
         return self.names.get(campus_id, {}).get(day) or self.names.get(None, {}).get(day)
 
 
+@dataclass(frozen=True)
+class _HolidayRow:
+    campus_id: UUID | None
+    date: date
+    name: str
+
+
+_SELECT_HOLIDAYS = Prepared(
+    select(PublicHoliday.campus_id, PublicHoliday.date, PublicHoliday.name)
+    .where(
+        PublicHoliday.active,
+        PublicHoliday.date.between(bindparam("first_day"), bindparam("last_day")),
+        or_(
+            PublicHoliday.campus_id.is_(None),
+            PublicHoliday.campus_id == any_(bindparam("campus_ids", type_=ARRAY(Uuid))),
+        ),
+    )
+    .order_by(PublicHoliday.id),
+    row=_HolidayRow,
+)
+
+
 def fetch_closed_days(session: Session, *, campus_ids: Iterable[UUID], now: datetime) -> ClosedDays:
     """Fetch the holidays that can change an opening status, in one query."""
     today = now.astimezone(LAGOS).date()
     names: defaultdict[UUID | None, dict[date, str]] = defaultdict(dict)
-    for campus_id, day, name in session.execute(
-        select(PublicHoliday.campus_id, PublicHoliday.date, PublicHoliday.name)
-        .where(
-            PublicHoliday.active,
-            PublicHoliday.date.between(today, today + timedelta(days=SEARCHED_DAYS)),
-            or_(PublicHoliday.campus_id.is_(None), PublicHoliday.campus_id.in_(list(campus_ids))),
-        )
-        .order_by(PublicHoliday.id)
+    for row in _SELECT_HOLIDAYS.all(
+        session,
+        first_day=today,
+        last_day=today + timedelta(days=SEARCHED_DAYS),
+        campus_ids=list(campus_ids),
     ):
-        names[campus_id].setdefault(day, name)
+        names[row.campus_id].setdefault(row.date, row.name)
     return ClosedDays(names)
 
 

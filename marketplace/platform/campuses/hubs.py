@@ -1,20 +1,21 @@
 """Pickup hubs: opening status, distance, and changes by staff."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import Text, bindparam, cast, func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.db import violated_constraint
+from marketplace.infra.sql.statements import Prepared
 from marketplace.kernel.errors import (
     ConflictError,
     InvalidParam,
@@ -26,7 +27,7 @@ from marketplace.kernel.errors import (
 from marketplace.kernel.opening_hours import LAGOS, OpeningStatus, OpenInterval, WeeklyHours
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.platform import texts
-from marketplace.platform.campuses.campus_list import find_campus, lock_campus
+from marketplace.platform.campuses.campus_list import find_active_campus_id, lock_campus
 from marketplace.platform.campuses.holidays import ClosedDays, fetch_closed_days
 from marketplace.platform.models import Hub
 
@@ -76,24 +77,38 @@ class PublicHub(HubStatus):
 
 def describe_hub(hub: Hub, *, closed_days: ClosedDays, now: datetime) -> HubStatus:
     """Describe a hub with its opening status."""
-    hours = None if hub.weekly_hours is None else WeeklyHours.from_json(hub.weekly_hours)
-    status = _UNKNOWN if hours is None else hours.status(now, closed_days=closed_days.of(hub.campus_id))
     return HubStatus(
-        id=hub.id,
-        campus_id=hub.campus_id,
-        name=hub.name,
-        address=hub.address,
-        latitude=_to_float(hub.latitude),
-        longitude=_to_float(hub.longitude),
-        opening_hours=None if hours is None else hours.intervals,
-        open_now=None if hours is None else status.open_now,
-        opens_at=status.opens_at,
-        closes_at=status.closes_at,
-        holiday=closed_days.name_on(now.astimezone(LAGOS).date(), hub.campus_id),
-        active=hub.active,
-        revision=hub.revision,
-        updated_at=hub.updated_at,
+        **_describe(
+            hub,
+            hours=None if hub.weekly_hours is None else WeeklyHours.from_json(hub.weekly_hours),
+            closed_days=closed_days.of(hub.campus_id),
+            holiday=closed_days.name_on(now.astimezone(LAGOS).date(), hub.campus_id),
+            now=now,
+        )
     )
+
+
+@dataclass(frozen=True)
+class _HubRow:
+    id: UUID
+    campus_id: UUID
+    name: str
+    address: str
+    latitude: Decimal | None
+    longitude: Decimal | None
+    active: bool
+    revision: int
+    updated_at: datetime | None
+    hours_json: str | None
+
+
+_SELECT_ACTIVE_HUBS = Prepared(
+    select(
+        *(getattr(Hub, name) for name in _HubRow.__dataclass_fields__ if name != "hours_json"),
+        cast(Hub.weekly_hours, Text).label("hours_json"),
+    ).where(Hub.campus_id == bindparam("campus_id"), Hub.active),
+    row=_HubRow,
+)
 
 
 def list_public_hubs(
@@ -110,17 +125,58 @@ def list_public_hubs(
     :param place: latitude and longitude of the client, which sort the hubs by distance; None to sort by name
     :raises NotFoundError: the campus does not exist or is inactive
     """
-    campus_id = find_campus(session, campus).id
+    campus_id = find_active_campus_id(session, campus)
     after = page.after("number", "text", "id")
     closed_days = fetch_closed_days(session, campus_ids=[campus_id], now=now)
-    hubs = session.scalars(select(Hub).where(Hub.campus_id == campus_id, Hub.active))
+    closed, holiday = (
+        closed_days.of(campus_id),
+        closed_days.name_on(now.astimezone(LAGOS).date(), campus_id),
+    )
+    hubs = _SELECT_ACTIVE_HUBS.all(session, campus_id=campus_id)
     measured = sorted(((_measure(hub, place), hub) for hub in hubs), key=lambda pair: _position(*pair))
     rows = [
-        PublicHub(**vars(describe_hub(hub, closed_days=closed_days, now=now)), distance_meters=distance)
+        PublicHub(
+            **_describe(
+                hub,
+                hours=None if hub.hours_json is None else WeeklyHours.from_json_text(hub.hours_json),
+                closed_days=closed,
+                holiday=holiday,
+                now=now,
+            ),
+            distance_meters=distance,
+        )
         for distance, hub in measured
         if page.position is None or _position(distance, hub) > after
     ]
     return page_of(rows, request=page, position_of=lambda row: _position(row.distance_meters, row))
+
+
+def _describe(
+    hub: Hub | _HubRow,
+    *,
+    hours: WeeklyHours | None,
+    closed_days: AbstractSet[date],
+    holiday: str | None,
+    now: datetime,
+) -> dict[str, Any]:
+    """Return the values of a ``HubStatus``."""
+    status = _UNKNOWN if hours is None else hours.status(now, closed_days=closed_days)
+    return {
+        "id": hub.id,
+        "campus_id": hub.campus_id,
+        "name": hub.name,
+        "address": hub.address,
+        "latitude": _to_float(hub.latitude),
+        "longitude": _to_float(hub.longitude),
+        "opening_hours": None if hours is None else hours.intervals,
+        "open_now": None if hours is None else status.open_now,
+        "opens_at": status.opens_at,
+        "closes_at": status.closes_at,
+        "holiday": holiday,
+        "active": hub.active,
+        "revision": hub.revision,
+        "updated_at": hub.updated_at,
+    }
 
 
 def compute_distance_meters(start: tuple[float, float], end: tuple[float, float]) -> float:
@@ -221,13 +277,13 @@ def list_hubs_after(
     return session.scalars(select(Hub).where(*conditions).order_by(Hub.id).limit(limit)).all()
 
 
-def _measure(hub: Hub, place: tuple[float, float] | None) -> int | None:
+def _measure(hub: _HubRow, place: tuple[float, float] | None) -> int | None:
     if place is None or hub.latitude is None or hub.longitude is None:
         return None
     return round(compute_distance_meters(place, (float(hub.latitude), float(hub.longitude))))
 
 
-def _position(distance: int | None, hub: Hub | HubStatus) -> list[Any]:
+def _position(distance: int | None, hub: _HubRow | HubStatus) -> list[Any]:
     return [_BEYOND_EVERY_HUB if distance is None else distance, hub.name, str(hub.id)]
 
 
