@@ -15,6 +15,9 @@ from marketplace.providers import texts
 
 _log = structlog.get_logger(__name__)
 _MAX_LINK_SECONDS = 3600
+# A storage that hangs ends a call after fifteen seconds, because a client waits for the answer.
+_CONNECT_SECONDS, _READ_SECONDS = 1.5, 6.0
+_ATTEMPTS = 2
 # Keys are derived from the content, so the content of a key never changes.
 IMMUTABLE_CACHE_CONTROL = "public, max-age=31536000, immutable"
 _Item = TypeVar("_Item")
@@ -110,7 +113,8 @@ class S3ObjectStorage:
         try:
             call(**arguments)
         except (BotoCoreError, ClientError) as error:
-            failure = str(getattr(error, "response", {}).get("Error", {}).get("Code") or type(error).__name__)
+            code = error.response.get("Error", {}).get("Code") if isinstance(error, ClientError) else None
+            failure = str(code or type(error).__name__)
             _log.warning("storage unavailable", operation=operation, reason=failure)
             raise ProviderUnavailableError(
                 texts.PROVIDER_UNAVAILABLE.format(provider="object storage")
@@ -171,10 +175,10 @@ def _make_client(settings: Settings) -> Any:
         aws_secret_access_key=settings.s3_secret_access_key,
         config=Config(
             signature_version="s3v4",
-            connect_timeout=3,
-            read_timeout=15,
+            connect_timeout=_CONNECT_SECONDS,
+            read_timeout=_READ_SECONDS,
             # All calls are idempotent, because a key always has the same content.
-            retries={"total_max_attempts": 3, "mode": "standard"},
+            retries={"total_max_attempts": _ATTEMPTS, "mode": "standard"},
             max_pool_connections=16,
             # With other storage than AWS, bucket names in host names would need a DNS record for each bucket.
             s3={"addressing_style": "path" if settings.s3_endpoint_url else "auto"},

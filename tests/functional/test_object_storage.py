@@ -1,12 +1,15 @@
 """S3 adapter on a real server: stored objects are readable, links expire, and all failures raise the same error."""
 
+import socket
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import requests
 
 from marketplace.infra.settings import Settings, load_settings
 from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.providers import storage as storage_adapter
 from marketplace.providers.storage import IMMUTABLE_CACHE_CONTROL, S3ObjectStorage
 from tests.support.installation import start_installation
 from tests.support.servers import Addresses
@@ -77,3 +80,23 @@ def test_failures_raise_provider_error_without_details(
     with pytest.raises(ProviderUnavailableError) as error:
         storage.put(bucket=changed.s3_private_bucket, key="k", content=b"", content_type="text/plain")
     assert "127.0.0.1" not in str(error.value)
+
+
+def test_hanging_storage_ends_a_call_after_two_attempts(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = storage_adapter._CONNECT_SECONDS, storage_adapter._READ_SECONDS
+    assert sum(limits) * storage_adapter._ATTEMPTS <= 15
+    monkeypatch.setattr(storage_adapter, "_READ_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(5)
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        storage = S3ObjectStorage(replace(settings, s3_endpoint_url=url))
+        with pytest.raises(ProviderUnavailableError):
+            storage.put(bucket="b", key="k", content=b"7", content_type="text/plain")
+        attempts = [server.accept()[0] for _ in range(storage_adapter._ATTEMPTS)]
+        server.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+        for attempt in attempts:
+            attempt.close()
