@@ -257,8 +257,9 @@ def test_event_that_kills_workers_becomes_dead_letter_and_blocks_no_other_event(
         str(poison[1]),
     ) == [(outbox.MAX_TRIES, WORKER_CRASHED)]
     assert site.query("SELECT identifier FROM alerts WHERE subject = %s", TOPIC) == [("OUTBOX_GIVEN_UP",)]
-    # No more workers died than there were tries. The other event lost a try with each worker.
-    assert len(fate.workers) <= 1 + 2 * 2
+    # The other event lost a try with each worker. No more workers died than there were tries, except a worker that
+    # died of a row while recording the crash at the other row: that crash is not counted.
+    assert len(fate.workers) <= 1 + 2 * 2 + 1
     assert fate.workers[-1].running
     payments.assert_once()
     [[tries]] = site.query("SELECT attempts FROM webhook_inbox WHERE id = %s", str(row_id))
