@@ -16,7 +16,7 @@ from blueprints.functions import routes as functions
 from blueprints.health import routes as health
 from blueprints.http import ContractBlueprint
 from blueprints.http.contract import Contract
-from blueprints.notifications import routes as devices
+from blueprints.notifications import devices, routes as notifications
 from blueprints.orders import routes as orders
 from blueprints.payments import refunds, routes as payments
 from blueprints.payouts.batches import routes as payout_batches
@@ -63,6 +63,7 @@ AREAS: tuple[ContractBlueprint, ...] = (
     reconciliation.area,
     payout_batches.area,
     users.area,
+    notifications.area,
     devices.area,
     favorites.area,
     reviews.store_area,

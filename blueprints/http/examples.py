@@ -50,6 +50,7 @@ _PARAMETERS: Final[dict[str, SharedDoc]] = {
     "webhook_id": SharedDoc("Id of the webhook event.", demo_ids.WEBHOOK),
     "review_id": SharedDoc("Id of the review.", demo_ids.REVIEW),
     "device_id": SharedDoc("Id of the device.", demo_ids.DEVICE),
+    "notification_id": SharedDoc("Id of the notification.", demo_ids.NOTIFICATION),
     "application_id": SharedDoc("Id of the vendor application.", demo_ids.APPLICATION),
     "slug": SharedDoc("Address of the store.", "amaras-lamps"),
     "appeal_id": SharedDoc("Id of the appeal.", demo_ids.APPEAL),

@@ -1,48 +1,54 @@
-"""Routes of devices that receive push notifications."""
+"""Routes of the notification feed."""
 
 from typing import Any
 from uuid import UUID
 
-from blueprints.http import (
-    AUTHENTICATED,
-    AUTHENTICATED_ANY_STATUS,
-    Context,
-    ContractBlueprint,
-    Deleted,
-    SharedLimit,
+from blueprints.http import AUTHENTICATED_ANY_STATUS, Context, ContractBlueprint, SharedLimit
+from blueprints.notifications.schemas import (
+    FeedMeta,
+    FeedQuery,
+    MarkAllRead,
+    NotificationView,
+    UnreadNotifications,
 )
-from blueprints.notifications.schemas import DeviceView, RegisterDevice
-from marketplace.notifications import devices
-from marketplace.notifications.models import UserDevice
+from marketplace.kernel.paging import Page
+from marketplace.notifications import feed
 
-area = ContractBlueprint("devices", "/api/users/me/devices", "Your devices for push notifications")
-
-
-@area.post("", auth=AUTHENTICATED, limit="20/minute", body=RegisterDevice, reply=DeviceView, status=201)
-def register_device(ctx: Context, body: dict[str, Any]) -> UserDevice:
-    """Register this device for push notifications. A device that another account registered moves to your account."""
-    subscription = body.get("subscription")
-    device, _is_new = devices.register_device(
-        ctx.session,
-        user_id=ctx.user.id,
-        name=body.get("name"),
-        subscription=None
-        if subscription is None
-        else devices.WebPushSubscription(endpoint=subscription["endpoint"], **subscription["keys"]),
-        token=body.get("token"),
-        now=ctx.now,
-    )
-    return device
+area = ContractBlueprint("notifications", "/api/notifications", "Your notifications")
 
 
-@area.get("", auth=AUTHENTICATED_ANY_STATUS, limit=SharedLimit.CALLER_TIER, reply=DeviceView(many=True))
-def list_devices(ctx: Context) -> list[UserDevice]:
-    """List your devices, the latest seen first."""
-    return devices.list_devices(ctx.session, user_id=ctx.user.id)
+@area.get(
+    "",
+    auth=AUTHENTICATED_ANY_STATUS,
+    limit=SharedLimit.CALLER_TIER,
+    query=FeedQuery,
+    reply=NotificationView(many=True),
+    meta=FeedMeta,
+)
+def list_notifications(ctx: Context, query: dict[str, Any]) -> Page:
+    """List your notifications, the newest first, with the number of unread notifications in `meta.unreadCount`."""
+    return feed.list_feed(ctx.session, user_id=ctx.user.id, unread=query["unread"], page=ctx.page)
 
 
-@area.delete("/<uuid:device_id>", auth=AUTHENTICATED_ANY_STATUS, limit="20/minute", reply=Deleted)
-def remove_device(ctx: Context, device_id: UUID) -> dict[str, Any]:
-    """Remove a device. The device receives no more push notifications."""
-    devices.remove_device(ctx.session, user_id=ctx.user.id, device_id=device_id)
-    return {"id": device_id, "deleted": True}
+@area.put(
+    "/<uuid:notification_id>/read",
+    auth=AUTHENTICATED_ANY_STATUS,
+    limit=SharedLimit.CALLER_TIER,
+    reply=NotificationView,
+)
+def mark_notification_read(ctx: Context, notification_id: UUID) -> feed.FeedItem:
+    """Mark a notification as read. A repeated call keeps the first time."""
+    return feed.mark_read(ctx.session, user_id=ctx.user.id, notification_id=notification_id, now=ctx.now)
+
+
+@area.post(
+    "/read-all",
+    auth=AUTHENTICATED_ANY_STATUS,
+    limit="60/minute",
+    body=MarkAllRead,
+    reply=UnreadNotifications,
+)
+def mark_all_notifications_read(ctx: Context, body: dict[str, Any]) -> dict[str, int]:
+    """Mark your notifications as read. Send `upToId` to keep later notifications unread."""
+    unread = feed.mark_all_read(ctx.session, user_id=ctx.user.id, up_to_id=body.get("up_to_id"), now=ctx.now)
+    return {"unread_count": unread}

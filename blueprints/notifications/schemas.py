@@ -1,17 +1,90 @@
-"""Schemas of devices that receive push notifications."""
+"""Schemas of the notification feed and of devices that receive push notifications."""
 
+from functools import partial
 from typing import Any
 
 import marshmallow
 from marshmallow import fields, validate, validates_schema
 
+from blueprints.http.envelope import CursorMetaSchema
 from blueprints.http.field_docs import PLACED_AT, doc
-from blueprints.http.fields import Choice, FullMatch, Identified, Schema, SingleLineText, Timestamp
+from blueprints.http.fields import (
+    BooleanParameter,
+    Choice,
+    CursorQuery,
+    FullMatch,
+    Identified,
+    Schema,
+    SingleLineText,
+    StrictInteger,
+    Timestamp,
+    Uuid,
+)
 from marketplace.kernel import demo_ids
-from marketplace.notifications import devices, texts
+from marketplace.notifications import devices, feed, texts
 
 _EXAMPLE_P256DH = "BNcRdreALRFXTkOOUHK1EtK2wtaz5Ry4YfYCA_0QTpQtUbVlUls0VJXg7A8u-Ts1XbjhazAkj7I99e8QcYP7DkM"
 _BASE64URL = "[A-Za-z0-9_-]{1,200}=?=?"
+_unread_count = partial(
+    StrictInteger,
+    minimum=0,
+    maximum=feed.MAX_UNREAD_COUNT,
+    required=True,
+    metadata=doc(f"Number of unread notifications, counted up to {feed.MAX_UNREAD_COUNT}.", 3),
+)
+
+
+class FeedQuery(CursorQuery):
+    """The page of the feed."""
+
+    unread = BooleanParameter(
+        load_default=False, metadata=doc("True leaves out the notifications that you have read.", True)
+    )
+
+
+class FeedMeta(CursorMetaSchema):
+    """The ``meta`` of the feed."""
+
+    unread_count = _unread_count(data_key="unreadCount")
+
+
+class NotificationView(Identified):
+    """A notification. The text never contains a delivery PIN."""
+
+    example_id = demo_ids.NOTIFICATION
+
+    type = fields.String(
+        required=True,
+        metadata=doc("Kind of the notification. More kinds can follow: show title and body.", "order_paid"),
+    )
+    title = fields.String(required=True, metadata=doc("A few words.", "Payment received"))
+    body = fields.String(
+        required=True,
+        metadata=doc("A few sentences.", "Your payment for order CM-1042 is held until delivery."),
+    )
+    link = fields.String(
+        required=True,
+        allow_none=True,
+        metadata=doc("Path in the client application; null without one.", f"/orders/{demo_ids.ORDER}"),
+    )
+    created_at = Timestamp(required=True)
+    read_at = Timestamp(
+        required=True, allow_none=True, metadata=doc("Time of the first reading; null while unread.", None)
+    )
+
+
+class MarkAllRead(Schema):
+    """The notifications to mark."""
+
+    up_to_id = Uuid(
+        metadata=doc("Newest notification that you show. Without it, all are marked.", demo_ids.NOTIFICATION)
+    )
+
+
+class UnreadNotifications(Schema):
+    """The notifications that stay unread."""
+
+    unread_count = _unread_count()
 
 
 class SubscriptionKeys(Schema):

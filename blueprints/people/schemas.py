@@ -400,7 +400,7 @@ class OwnAccountStatus(Schema):
         allow_none=True,
         metadata=doc(
             "Functions that the account can use; null for an active account, which can use all functions.",
-            ["profile", "paid_orders", "appeal"],
+            ["profile", "paid_orders", "notifications", "appeal"],
         ),
     )
     can_appeal = fields.Boolean(required=True, metadata=doc("Whether you can appeal now.", True))

@@ -14,7 +14,7 @@ from commands.seeding.loading import copy_rows, load_data
 from marketplace.kernel import demo_ids
 from marketplace.kernel.demo_ids import SeededKind, seeded_id
 from marketplace.kernel.opening_hours import DAYS, LAGOS, WeeklyHours
-from marketplace.notifications.models import UserDevice
+from marketplace.notifications.models import Notification, UserDevice
 from marketplace.payouts.models import PayoutAccount
 from marketplace.platform.campuses.hubs import format_hours
 from sandbox.personas import EMAIL_DOMAIN, MAIN_CAMPUS, PERSONAS, SECOND_CAMPUS, STORE_NAMES, persona_named
@@ -170,6 +170,7 @@ def load_people(session: Session, *, vendors: int, now: datetime) -> None:
     _load_profiles(session, vendors=vendors, now=now)
     _load_account_decisions(session, now=now)
     _load_device(session, now=now)
+    _load_notification(session, now=now)
     _load_shifts(session, now=now)
     _load_stores(session, vendors=vendors, now=now)
     _load_payout_accounts(session, vendors=vendors, now=now)
@@ -356,6 +357,23 @@ def _load_device(session: Session, *, now: datetime) -> None:
                 token_index=f"fcm:{token}",
                 created_at=now,
                 last_seen_at=now,
+            )
+        )
+
+
+def _load_notification(session: Session, *, now: datetime) -> None:
+    """Add a welcome in the feed of the buyer."""
+    if session.get(Notification, demo_ids.NOTIFICATION) is None:
+        session.add(
+            Notification(
+                id=demo_ids.NOTIFICATION,
+                user_id=demo_ids.BUYER,
+                type="welcome",
+                title="Welcome to the campus marketplace",
+                body="Your payments are held until you have received your orders.",
+                link="/products",
+                cause="welcome",
+                created_at=now,
             )
         )
 

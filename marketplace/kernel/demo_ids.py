@@ -39,6 +39,7 @@ class SeededKind(IntEnum):
     REVIEW_IMAGE = 33
     APPLICATION = 34
     DOCUMENT = 35
+    NOTIFICATION = 36
 
 
 def seeded_id(kind: SeededKind, number: int) -> UUID:
@@ -105,6 +106,7 @@ REVIEW: Final = seeded_id(SeededKind.REVIEW, 1)
 STUDENT_ID_PATH: Final = "student-ids/7c9e6679-7425-40de-944b-e07fc1f90ae7.pdf"
 APPLICATION: Final = seeded_id(SeededKind.APPLICATION, 1)
 DEVICE: Final = seeded_id(SeededKind.DEVICE, 1)
+NOTIFICATION: Final = seeded_id(SeededKind.NOTIFICATION, 1)
 ACCOUNT_DECISION: Final = seeded_id(SeededKind.ACCOUNT_DECISION, 2)
 APPEAL: Final = seeded_id(SeededKind.APPEAL, 1)
 REPORT_CASE: Final = seeded_id(SeededKind.REPORT_CASE, 1)

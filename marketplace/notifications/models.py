@@ -18,6 +18,12 @@ class Notification(Entity):
         UniqueConstraint("user_id", "cause"),
         Index("ix_notifications_feed", "user_id", text("id DESC")),
         Index(
+            "ix_notifications_unread",
+            "user_id",
+            text("id DESC"),
+            postgresql_where=text("read_at IS NULL AND former_contact_id IS NULL"),
+        ),
+        Index(
             "ix_notifications_former_contact",
             "former_contact_id",
             postgresql_where=text("former_contact_id IS NOT NULL"),

@@ -12,7 +12,7 @@ from marketplace.kernel.errors import found
 from marketplace.people import texts
 
 # The functions that a restricted or suspended person can use.
-ALLOWED_WHILE_BARRED = ("profile", "paid_orders", "appeal")
+ALLOWED_WHILE_BARRED = ("profile", "paid_orders", "notifications", "appeal")
 
 
 @dataclass(frozen=True)

@@ -201,8 +201,8 @@ ASSISTANT_CHAT_NOTIFICATIONS = (
     Row("POST", "/api/chat/send", AUTHENTICATED, "60/minute", built=False),
     Row("GET", "/api/whatsapp/webhook", UNCHECKED),
     Row("POST", "/api/whatsapp/webhook", UNCHECKED, "unlimited"),
-    Row("GET", "/api/notifications", ANY_STATUS, built=False),
-    Row("PUT", "/api/notifications/:id/read", ANY_STATUS, built=False),
+    Row("GET", "/api/notifications", ANY_STATUS),
+    Row("PUT", "/api/notifications/:id/read", ANY_STATUS),
 )
 
 # A restricted account may open and follow own tickets.
@@ -299,6 +299,7 @@ ADDITIONS = (
         Row("POST", f"/api/vendor-applications/:id/{action}", staff_with(VENDORS), "30/minute")
         for action in ("document", "start-review", "request-info", "approve", "reject")
     ),
+    Row("POST", "/api/notifications/read-all", ANY_STATUS, "60/minute"),
     Row("POST", "/api/users/me/devices", AUTHENTICATED, "20/minute"),
     Row("GET", "/api/users/me/devices", ANY_STATUS),
     Row("DELETE", "/api/users/me/devices/:id", ANY_STATUS, "20/minute"),

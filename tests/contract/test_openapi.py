@@ -357,8 +357,9 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         # A random id: this buyer has no delivered order.
         "review_id": str(uuid4()),
         "alert_id": str(raised(services)),
-        # A random id: this person has no device.
+        # Random ids: this person has neither device nor notification.
         "device_id": str(uuid4()),
+        "notification_id": str(uuid4()),
         # A random id: these officers do not manage vendors.
         "application_id": str(uuid4()),
         "slug": "amaras-lamps",

@@ -108,7 +108,7 @@ class TestDecision:
             "reason": REASON,
             "since": format_time(NOW),
             "until": until,
-            "allowed": ["profile", "paid_orders", "appeal"],
+            "allowed": ["profile", "paid_orders", "notifications", "appeal"],
             "canAppeal": True,
             "appeal": None,
         }
@@ -325,7 +325,7 @@ class TestAppeal:
         assert sorted(answers) == [201, 409, 409]
         status = own_status(shop_client, shop_client.vendor)
         assert (status["canAppeal"], status["appeal"]["status"]) == (False, "pending")
-        assert status["allowed"] == ["profile", "paid_orders"]
+        assert status["allowed"] == ["profile", "paid_orders", "notifications"]
         assert shop_client.get("/api/users/me", shop_client.vendor).json["data"]["appealStatus"] == "pending"
 
         # Another decision can be appealed against. The first appeal is closed.

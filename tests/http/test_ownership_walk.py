@@ -16,6 +16,7 @@ from blueprints.http.fields import snake_case
 from marketplace.identity.operations import add_address
 from marketplace.infra.db import Database
 from marketplace.notifications.devices import register_device
+from marketplace.notifications.operations import notify
 from marketplace.reviews.submit import submit_review
 from marketplace.services import Services
 from tests.support.finance import delivered_order
@@ -97,12 +98,23 @@ class Walk:
         device, _ = register_device(
             session, user_id=self.shop.buyer.id, name=None, subscription=None, token=uuid4().hex, now=NOW
         )
+        notification_id = notify(
+            session,
+            user_id=self.shop.buyer.id,
+            type="order_paid",
+            title="Payment received",
+            body="The vendor prepares your order.",
+            link=f"/orders/{order_id}",
+            cause=f"walk:{order_id}",
+            now=NOW,
+        )
         make_account(session, self.shop.vendor.id)
         return {
             "order_id": str(order_id),
             "review_id": str(review_id),
             "address_id": str(address.id),
             "device_id": str(device.id),
+            "notification_id": str(notification_id),
             "product_id": str(make_product(session, self.shop)),
             "vendor_id": str(self.shop.store_id),
             "user_id": str(self.shop.buyer.id),
