@@ -33,8 +33,8 @@ PROFILE = "tag/users/GET/api/users/me"
 LOCAL_ORIGINS = ("http://127.0.0.1:*",)
 PROBE = "tag/health/GET/health/live"
 OPERATION_LINK = re.compile(r"#tag/[^/]+/(GET|POST|PUT|PATCH|DELETE)(/.*)")
-TIMEOUT_MILLISECONDS = 20_000
-# The page reads the complete document at start, which is slow beside other tests.
+TIMEOUT_MILLISECONDS = 90_000
+# The page reads and draws the complete document at start, which takes tens of seconds beside other tests.
 expect.set_options(timeout=TIMEOUT_MILLISECONDS)
 
 pytestmark = pytest.mark.skipif(
