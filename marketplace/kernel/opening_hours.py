@@ -8,8 +8,6 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
 
-import orjson
-
 from marketplace.kernel import texts
 
 LAGOS = timezone(timedelta(hours=1), "Africa/Lagos")
@@ -111,11 +109,6 @@ class WeeklyHours:
         return cls(tuple(interval for _, interval in by_time))
 
     @classmethod
-    def from_json_text(cls, intervals: str) -> "WeeklyHours":
-        """Return stored opening hours from their JSON text. The same text is parsed once."""
-        return _parse_stored_text(intervals)
-
-    @classmethod
     def from_json(cls, intervals: Iterable[Mapping[str, str]]) -> "WeeklyHours":
         """Return stored opening hours, in the form of ``to_json``. The same hours are parsed once."""
         return _parse_stored(tuple((one["day"], one["opens"], one["closes"]) for one in intervals))
@@ -195,11 +188,6 @@ def _parse_stored(intervals: tuple[tuple[str, str, str], ...]) -> WeeklyHours:
     return WeeklyHours.parse(
         {"day": day, "opens": opens, "closes": closes} for day, opens, closes in intervals
     )
-
-
-@lru_cache(maxsize=2_048)
-def _parse_stored_text(intervals: str) -> WeeklyHours:
-    return WeeklyHours.parse(orjson.loads(intervals))
 
 
 def _parse_interval(values: Mapping[str, Any]) -> OpenInterval | str:

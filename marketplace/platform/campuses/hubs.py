@@ -1,14 +1,15 @@
 """Pickup hubs: opening status, distance, and changes by staff."""
 
 import math
-from collections.abc import Iterator, Sequence, Set as AbstractSet
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+import orjson
 from sqlalchemy import Text, bindparam, cast, func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -77,13 +78,15 @@ class PublicHub(HubStatus):
 
 def describe_hub(hub: Hub, *, closed_days: ClosedDays, now: datetime) -> HubStatus:
     """Describe a hub with its opening status."""
+    hours = None if hub.weekly_hours is None else WeeklyHours.from_json(hub.weekly_hours)
     return HubStatus(
         **_describe(
             hub,
-            hours=None if hub.weekly_hours is None else WeeklyHours.from_json(hub.weekly_hours),
-            closed_days=closed_days.of(hub.campus_id),
+            hours=hours,
+            status=_UNKNOWN
+            if hours is None
+            else hours.status(now, closed_days=closed_days.of(hub.campus_id)),
             holiday=closed_days.name_on(now.astimezone(LAGOS).date(), hub.campus_id),
-            now=now,
         )
     )
 
@@ -128,20 +131,24 @@ def list_public_hubs(
     campus_id = find_active_campus_id(session, campus)
     after = page.after("number", "text", "id")
     closed_days = fetch_closed_days(session, campus_ids=[campus_id], now=now)
-    closed, holiday = (
-        closed_days.of(campus_id),
-        closed_days.name_on(now.astimezone(LAGOS).date(), campus_id),
-    )
+    holiday = closed_days.name_on(now.astimezone(LAGOS).date(), campus_id)
     hubs = _SELECT_ACTIVE_HUBS.all(session, campus_id=campus_id)
+    # Most hubs of a campus have the same hours, and so the same status.
+    hours = {
+        text: WeeklyHours.from_json(orjson.loads(text))
+        for text in {hub.hours_json for hub in hubs}
+        if text is not None
+    }
+    closed = closed_days.of(campus_id)
+    statuses = {text: weekly.status(now, closed_days=closed) for text, weekly in hours.items()}
     measured = sorted(((_measure(hub, place), hub) for hub in hubs), key=lambda pair: _position(*pair))
     rows = [
         PublicHub(
             **_describe(
                 hub,
-                hours=None if hub.hours_json is None else WeeklyHours.from_json_text(hub.hours_json),
-                closed_days=closed,
+                hours=hours.get(hub.hours_json or ""),
+                status=statuses.get(hub.hours_json or "", _UNKNOWN),
                 holiday=holiday,
-                now=now,
             ),
             distance_meters=distance,
         )
@@ -155,12 +162,10 @@ def _describe(
     hub: Hub | _HubRow,
     *,
     hours: WeeklyHours | None,
-    closed_days: AbstractSet[date],
+    status: OpeningStatus,
     holiday: str | None,
-    now: datetime,
 ) -> dict[str, Any]:
     """Return the values of a ``HubStatus``."""
-    status = _UNKNOWN if hours is None else hours.status(now, closed_days=closed_days)
     return {
         "id": hub.id,
         "campus_id": hub.campus_id,
