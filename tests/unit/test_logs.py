@@ -74,6 +74,17 @@ def assert_clean(written: str) -> None:
     assert leaked == []
 
 
+def without_generated_values(value: Any) -> Any:
+    """Leave out times and random ids, whose digits equal those of a secret once in a few thousand runs."""
+    if isinstance(value, dict):
+        return {
+            name: without_generated_values(inner)
+            for name, inner in value.items()
+            if name not in ("timestamp", "event_id", "trace_id", "span_id")
+        }
+    return [without_generated_values(inner) for inner in value] if isinstance(value, list) else value
+
+
 def fail(text: str) -> None:
     raise RuntimeError(text)
 
@@ -287,7 +298,7 @@ def test_no_secret_appears_in_an_error_event(tracker: Kept) -> None:
 
     assert len(tracker.events) == len(TEXTS)
     for event in tracker.events:
-        assert_clean(json.dumps(event))
+        assert_clean(json.dumps(without_generated_values(event)))
         assert event["user"]["id"] == "0198c1b2-7a3e-7f5e-9d0e-2f1c8f6a7b11"
         assert len(event["event_id"]) == 32
         assert event["timestamp"].startswith("20")
