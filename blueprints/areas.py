@@ -12,6 +12,7 @@ from blueprints.catalog.moderation import routes as moderation
 from blueprints.catalog.products import routes as products
 from blueprints.catalog.promotions import routes as promotions
 from blueprints.catalog.search import routes as search
+from blueprints.chat import routes as chat
 from blueprints.functions import routes as functions
 from blueprints.health import routes as health
 from blueprints.http import ContractBlueprint
@@ -63,6 +64,9 @@ AREAS: tuple[ContractBlueprint, ...] = (
     reconciliation.area,
     payout_batches.area,
     users.area,
+    chat.area,
+    chat.send_area,
+    chat.staff_area,
     notifications.area,
     devices.area,
     favorites.area,

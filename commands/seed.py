@@ -14,6 +14,7 @@ from commands.console.failures import CommandFailedError
 from commands.console.progress import Stages
 from commands.seeding import (
     applications,
+    chat,
     favorites,
     orders,
     people,
@@ -129,6 +130,7 @@ def seed_database(services: Services, *, product_count: int, now: datetime, stag
     # Orders come first, because they were placed at regular prices before any sale.
     promoted = services.database.in_transaction(promotions.load_promotions, now=now)
     liked = services.database.in_transaction(favorites.load_favorites, now=now)
+    written = services.database.in_transaction(chat.load_chat, now=now)
     reported = services.database.in_transaction(reports.load_reports, now=now)
     applied = services.database.in_transaction(applications.load_applications, now=now)
     referred = services.database.in_transaction(referrals.load_referrals, now=now)
@@ -139,7 +141,7 @@ def seed_database(services: Services, *, product_count: int, now: datetime, stag
         cursor.execute(f"ANALYZE {', '.join(metadata.tables)}")
     return (
         f"Added {added} products, {placed} orders, {reviewed} reviews, {liked} favourites, {promoted} promotions,"
-        f" {reported} reports, {applied} vendor applications,"
+        f" {written} messages, {reported} reports, {applied} vendor applications,"
         f" {referred} referrals and {filed} items of staff work."
         f" The demo data now has {product_count} products."
     )

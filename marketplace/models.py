@@ -10,6 +10,7 @@ from marketplace.catalog import models as catalog
 from marketplace.catalog.promotions import models as promotions
 from marketplace.catalog.search import models as search
 from marketplace.catalog.statistics import models as catalog_statistics
+from marketplace.chat import models as chat
 from marketplace.idempotency import models as idempotency
 from marketplace.identity import models as identity
 from marketplace.infra import outbox
@@ -40,6 +41,7 @@ __all__ = [
     "cart",
     "catalog",
     "catalog_statistics",
+    "chat",
     "idempotency",
     "identity",
     "ledger",

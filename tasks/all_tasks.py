@@ -6,13 +6,13 @@ from tasks import (
     alerts,
     campuses,
     catalog,
+    community,
     maintenance,
     payments,
     payouts,
     reconciliation,
     referrals,
     registry,
-    reviews,
     stores,
 )
 from tasks.registry import OutboxHandler, PeriodicTask
@@ -22,12 +22,12 @@ MODULES = (
     alerts,
     campuses,
     catalog,
+    community,
     maintenance,
     payments,
     payouts,
     reconciliation,
     referrals,
-    reviews,
     stores,
 )
 HANDLERS: Mapping[str, OutboxHandler] = registry.handlers

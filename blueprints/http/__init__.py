@@ -4,6 +4,7 @@ from blueprints.http.context import Context, FinalPhase, client_ip
 from blueprints.http.contract import (
     AUTHENTICATED,
     AUTHENTICATED_ANY_STATUS,
+    CHAT_STAFF,
     FINANCE,
     FINANCE_AAL2,
     FUNCTION_CALLER,
@@ -41,6 +42,7 @@ from blueprints.http.uploads import UploadedFile
 __all__ = [
     "AUTHENTICATED",
     "AUTHENTICATED_ANY_STATUS",
+    "CHAT_STAFF",
     "FINANCE",
     "FINANCE_AAL2",
     "FUNCTION_CALLER",

@@ -18,6 +18,7 @@ from marketplace.identity.permissions import (
     MANAGE_ORDERS,
     MANAGE_PLATFORM,
     MANAGE_PRODUCTS,
+    MANAGE_SUPPORT,
     MANAGE_USERS,
     MANAGE_VENDORS,
 )
@@ -129,6 +130,7 @@ PLATFORM_STAFF = _staff_with(MANAGE_PLATFORM)
 PROPOSAL_STAFF = _staff_with(MANAGE_PLATFORM, MANAGE_FINANCES)
 PROPOSAL_STAFF_AAL2 = _staff_with(MANAGE_PLATFORM, MANAGE_FINANCES, aal2=True)
 PRODUCT_STAFF = _staff_with(MANAGE_PRODUCTS)
+CHAT_STAFF = _staff_with(MANAGE_SUPPORT, MANAGE_PRODUCTS)
 USER_STAFF = _staff_with(MANAGE_USERS)
 # The type of the reported content decides which of these permissions is necessary.
 REPORT_STAFF = _staff_with(MANAGE_PRODUCTS, MANAGE_USERS)

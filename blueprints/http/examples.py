@@ -15,6 +15,7 @@ from marketplace.identity.permissions import (
     MANAGE_ORDERS,
     MANAGE_PLATFORM,
     MANAGE_PRODUCTS,
+    MANAGE_SUPPORT,
     MANAGE_USERS,
     MANAGE_VENDORS,
 )
@@ -51,6 +52,8 @@ _PARAMETERS: Final[dict[str, SharedDoc]] = {
     "review_id": SharedDoc("Id of the review.", demo_ids.REVIEW),
     "device_id": SharedDoc("Id of the device.", demo_ids.DEVICE),
     "notification_id": SharedDoc("Id of the notification.", demo_ids.NOTIFICATION),
+    "conversation_id": SharedDoc("Id of the conversation.", demo_ids.CONVERSATION),
+    "blocked_message_id": SharedDoc("Id of the blocked message.", demo_ids.BLOCKED_MESSAGE),
     "application_id": SharedDoc("Id of the vendor application.", demo_ids.APPLICATION),
     "slug": SharedDoc("Address of the store.", "amaras-lamps"),
     "appeal_id": SharedDoc("Id of the appeal.", demo_ids.APPEAL),
@@ -111,6 +114,7 @@ _OFFICERS = {
     MANAGE_ORDERS: "orders",
     MANAGE_PLATFORM: "admin",
     MANAGE_PRODUCTS: "moderator",
+    MANAGE_SUPPORT: "support",
     MANAGE_USERS: "admin",
     MANAGE_VENDORS: "moderator",
 }

@@ -35,7 +35,7 @@ _ERRORS = (NotFoundError, submit.AlreadyReportedError, submit.OwnContentError)
     raises=_ERRORS,
 )
 def report_content(ctx: Context, body: dict[str, Any]) -> ContentReport:
-    """Report a product, a review or a person. Staff decide, and you are notified of the decision."""
+    """Report a product, a review, a person or a message. Staff decide, and you are notified of the decision."""
     return _submit(ctx, body)
 
 
@@ -94,7 +94,7 @@ def get_report_case(ctx: Context, case_id: UUID) -> dict[str, Any]:
     raises=(ConflictOfInterestError, decide.CaseDecidedError),
 )
 def decide_reports(ctx: Context, case_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
-    """Uphold or dismiss all reports of the content. Upholding removes a product or hides a review."""
+    """Uphold or dismiss all reports of the content. Upholding removes a product or message, or hides a review."""
     decide.decide_case(
         ctx.session,
         case_id=case_id,
@@ -109,4 +109,8 @@ def decide_reports(ctx: Context, case_id: UUID, body: dict[str, Any]) -> dict[st
 def _detail(ctx: Context, case_id: UUID) -> dict[str, Any]:
     shown = queries.fetch_case(ctx.session, caller=ctx.user, case_id=case_id)
     columns = {column.key: getattr(shown.case, column.key) for column in shown.case.__table__.columns}
-    return columns | {"latest_reports": shown.latest_reports, "reports_by_reason": shown.reports_by_reason}
+    return columns | {
+        "latest_reports": shown.latest_reports,
+        "reports_by_reason": shown.reports_by_reason,
+        "messages": shown.messages,
+    }

@@ -5,6 +5,7 @@ from marshmallow import fields
 from blueprints.http.field_docs import PLACED_AT, doc
 from blueprints.http.fields import (
     Choice,
+    Created,
     CursorQuery,
     Identified,
     Schema,
@@ -13,6 +14,8 @@ from blueprints.http.fields import (
     Timestamp,
     Uuid,
 )
+from marketplace.chat.moderation import CONTEXT_MESSAGES
+from marketplace.chat.participants import SIDES
 from marketplace.kernel import demo_ids
 from marketplace.reports import decide, queries
 from marketplace.reports.submit import HIDING_REPORTS, REASONS
@@ -65,7 +68,9 @@ class ReportCaseView(Identified):
     target_id = Uuid(required=True, metadata=doc("Id of the content.", demo_ids.PRODUCT))
     owner_id = Uuid(
         required=True,
-        metadata=doc("Author of the review, owner of the product's store, or the person.", demo_ids.BUYER),
+        metadata=doc(
+            "Author of the review, owner of the product's store, sender, or the person.", demo_ids.BUYER
+        ),
     )
     status = Choice(*decide.STATUSES, required=True, metadata=doc("Status of the reports.", "open"))
     reports = StrictInteger(minimum=1, required=True, metadata=doc("Number of reports.", 3))
@@ -91,10 +96,23 @@ class ReportCaseView(Identified):
 class StaffReport(ReportView):
     """A report for staff."""
 
-    reporter_id = Uuid(required=True, metadata=doc("Id of the reporter.", demo_ids.BUYER))
+    reporter_id = Uuid(
+        required=True,
+        allow_none=True,
+        metadata=doc("Id of the reporter; null for a report by the service.", demo_ids.BUYER),
+    )
     counted = fields.Boolean(
         required=True, metadata=doc("Whether the report counts towards the automatic hiding.", True)
     )
+
+
+class ReportedMessage(Created):
+    """A message of the conversation with the reported message."""
+
+    example_id = demo_ids.MESSAGE
+
+    sender = Choice(*SIDES, required=True, metadata=doc("The party that sent the message.", "buyer"))
+    body = fields.String(required=True, metadata=doc("The text.", "Is the lamp still available?"))
 
 
 class ReportCaseDetail(ReportCaseView):
@@ -110,6 +128,13 @@ class ReportCaseDetail(ReportCaseView):
         values=StrictInteger(minimum=1),
         required=True,
         metadata=doc("Numbers of reports by reason.", {"counterfeit": 2, "scam": 1}),
+    )
+    messages = fields.List(
+        fields.Nested(ReportedMessage),
+        required=True,
+        metadata=doc(
+            f"The reported message last, with the messages before it, at most {CONTEXT_MESSAGES}.", []
+        ),
     )
 
 

@@ -5,6 +5,7 @@ MANAGE_ORDERS = "canManageOrders"
 MANAGE_PLATFORM = "canManagePlatform"
 MANAGE_PRODUCTS = "canManageProducts"
 MANAGE_USERS = "canManageUsers"
+MANAGE_SUPPORT = "canManageSupport"
 MANAGE_VENDORS = "canManageVendors"
 # Areas that are still to come use the others.
 ALL = (
@@ -12,11 +13,11 @@ ALL = (
     MANAGE_ORDERS,
     MANAGE_PLATFORM,
     MANAGE_PRODUCTS,
+    MANAGE_SUPPORT,
     MANAGE_USERS,
     MANAGE_VENDORS,
     "canManageCompliance",
     "canManageDisputes",
-    "canManageSupport",
     "canViewAudit",
 )
 

@@ -28,6 +28,10 @@ class ContactKind(Enum):
     HANDLE = "a username on another network"
 
 
+# The kinds in APIs and tables.
+KIND_NAMES = tuple(kind.name.lower() for kind in ContactKind)
+
+
 # Characters allowed between the digits of one number.
 _GAP = r"[\s().,/_*~|\u2022\u00b7\u2010-\u2015+-]{0,3}"
 # No digit of another number is adjacent, not even across a hyphen, slash or point.

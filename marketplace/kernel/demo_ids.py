@@ -40,6 +40,9 @@ class SeededKind(IntEnum):
     APPLICATION = 34
     DOCUMENT = 35
     NOTIFICATION = 36
+    CONVERSATION = 37
+    MESSAGE = 38
+    BLOCKED_MESSAGE = 39
 
 
 def seeded_id(kind: SeededKind, number: int) -> UUID:
@@ -107,6 +110,9 @@ STUDENT_ID_PATH: Final = "student-ids/7c9e6679-7425-40de-944b-e07fc1f90ae7.pdf"
 APPLICATION: Final = seeded_id(SeededKind.APPLICATION, 1)
 DEVICE: Final = seeded_id(SeededKind.DEVICE, 1)
 NOTIFICATION: Final = seeded_id(SeededKind.NOTIFICATION, 1)
+CONVERSATION: Final = seeded_id(SeededKind.CONVERSATION, 1)
+MESSAGE: Final = seeded_id(SeededKind.MESSAGE, 1)
+BLOCKED_MESSAGE: Final = seeded_id(SeededKind.BLOCKED_MESSAGE, 1)
 ACCOUNT_DECISION: Final = seeded_id(SeededKind.ACCOUNT_DECISION, 2)
 APPEAL: Final = seeded_id(SeededKind.APPEAL, 1)
 REPORT_CASE: Final = seeded_id(SeededKind.REPORT_CASE, 1)

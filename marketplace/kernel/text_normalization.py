@@ -7,7 +7,7 @@ _LOOKALIKES = str.maketrans(
     {
         **dict(zip("аеорсхуіѕјԁԛԝһкмнтв", "aeopcxyisjdqwhkmhtb", strict=True)),
         **dict(zip("αεικνορτυχω", "aeikvoptuxw", strict=True)),
-        **dict(zip("ɡɩıøłđð", "giioldd", strict=True)),
+        **dict(zip("ɡɩıøłđðɗɓƙƴ", "giioldddbky", strict=True)),
         "æ": "ae",
         "œ": "oe",
     }

@@ -35,6 +35,7 @@ IMAGE_USES = (
     ("vibes", "image_id"),
     ("profiles", "avatar_image_id"),
     ("review_images", "image_id"),
+    ("message_images", "image_id"),
 )
 """The tables and columns that keep an image in use."""
 

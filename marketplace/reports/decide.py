@@ -91,7 +91,7 @@ def _clear_reasons(session: Session, case: ReportCase, reasons: set[str], act: A
     )
 
 
-def _notify_reporters(session: Session, case: ReportCase, reporter_ids: list[UUID], act: Act) -> None:
+def _notify_reporters(session: Session, case: ReportCase, reporter_ids: list[UUID | None], act: Act) -> None:
     title, body = texts.REPORT_DISMISSED_TITLE, texts.REPORT_DISMISSED_BODY
     if case.status == UPHELD:
         title = texts.REPORT_UPHELD_TITLE
@@ -108,6 +108,7 @@ def _notify_reporters(session: Session, case: ReportCase, reporter_ids: list[UUI
                 cause=f"report:{case.id}",
             )
             for reporter_id in reporter_ids
+            if reporter_id is not None
         ],
         now=act.now,
     )

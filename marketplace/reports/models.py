@@ -17,7 +17,7 @@ class ReportCase(Entity):
 
     __tablename__ = "report_cases"
     __table_args__ = (
-        CheckConstraint("target_type IN ('product', 'review', 'user')", name="target_type"),
+        CheckConstraint("target_type IN ('product', 'review', 'user', 'message')", name="target_type"),
         CheckConstraint("status IN ('open', 'upheld', 'dismissed')", name="status"),
         CheckConstraint(
             "0 <= counted_reports AND counted_reports <= reports AND reports > 0", name="reports"
@@ -41,7 +41,8 @@ class ReportCase(Entity):
     target_type: Mapped[str]
     target_id: Mapped[UUID]
     owner_id: Mapped[UUID] = mapped_column(
-        ForeignKey("profiles.id"), comment="Author of the review, owner of the product's store, or the person"
+        ForeignKey("profiles.id"),
+        comment="Author of the review, owner of the product's store, sender, or the person",
     )
     status: Mapped[str] = mapped_column(server_default="open")
     reports: Mapped[int]
@@ -57,7 +58,7 @@ class ReportCase(Entity):
 
 
 class ContentReport(Entity):
-    """A person's report in a case."""
+    """A report in a case, by a person or by the service."""
 
     __tablename__ = "content_reports"
     __table_args__ = (
@@ -69,7 +70,9 @@ class ContentReport(Entity):
     )
 
     case_id: Mapped[UUID] = mapped_column(ForeignKey("report_cases.id"))
-    reporter_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
+    reporter_id: Mapped[UUID | None] = mapped_column(
+        ForeignKey("profiles.id"), comment="Null for a report by the service"
+    )
     reason: Mapped[str]
     text: Mapped[str | None] = mapped_column(info={"personal": "message"})
     counted: Mapped[bool]

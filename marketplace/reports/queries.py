@@ -8,23 +8,30 @@ from uuid import UUID
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from marketplace.chat.models import ChatMessage
+from marketplace.chat.moderation import list_context
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import found
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.reports import texts
 from marketplace.reports.decide import decidable_types
 from marketplace.reports.models import ContentReport, ReportCase
+from marketplace.reports.targets import MESSAGE
 
 MAX_SHOWN_REPORTS = 100
 
 
 @dataclass(frozen=True)
 class CaseWithReports:
-    """A case with its latest reports, at most ``MAX_SHOWN_REPORTS``, and the number of reports by reason."""
+    """A case with its latest reports, at most ``MAX_SHOWN_REPORTS``, and the number of reports by reason.
+
+    :ivar messages: the reported message and the messages before it; empty for other targets
+    """
 
     case: ReportCase
     latest_reports: Sequence[ContentReport]
     reports_by_reason: dict[str, int]
+    messages: Sequence[ChatMessage]
 
 
 def list_cases(
@@ -66,7 +73,8 @@ def fetch_case(session: Session, *, caller: Caller, case_id: UUID) -> CaseWithRe
         .where(ContentReport.case_id == case.id)
         .group_by(ContentReport.reason)
     )
-    return CaseWithReports(case, reports, dict(iter(counts)))
+    messages = list_context(session, message_id=case.target_id) if case.target_type == MESSAGE else ()
+    return CaseWithReports(case, reports, dict(iter(counts)), messages)
 
 
 @dataclass(frozen=True)

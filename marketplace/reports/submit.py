@@ -13,7 +13,7 @@ from marketplace.kernel.errors import ConflictError, ForbiddenError, NotFoundErr
 from marketplace.orders.models import Order
 from marketplace.reports import texts
 from marketplace.reports.models import ContentReport, ReportCase, ReportClearance
-from marketplace.reports.targets import TARGETS
+from marketplace.reports.targets import TARGETS, USER
 
 REASONS = ("scam", "counterfeit", "prohibited", "offensive", "spam", "other")
 HIDING_REPORTS = 5
@@ -72,16 +72,7 @@ def submit_report(
     if owner_id == reporter_id:
         raise OwnContentError(texts.OWN_CONTENT)
     lock_target(session, target_type=target_type, target_id=target_id)
-    case = session.scalar(
-        select(ReportCase)
-        .where(
-            ReportCase.target_type == target_type,
-            ReportCase.target_id == target_id,
-            ReportCase.status == "open",
-        )
-        .with_for_update(),
-        execution_options={"populate_existing": True},
-    )
+    case = _find_open_case(session, target_type=target_type, target_id=target_id)
     if case is not None and session.scalar(
         select(exists().where(ContentReport.case_id == case.id, ContentReport.reporter_id == reporter_id))
     ):
@@ -95,14 +86,7 @@ def submit_report(
         now=now,
     )
     if case is None:
-        case = ReportCase(
-            target_type=target_type,
-            target_id=target_id,
-            owner_id=owner_id,
-            reports=0,
-            counted_reports=0,
-            opened_at=now,
-        )
+        case = _open_case(target_type=target_type, target_id=target_id, owner_id=owner_id, now=now)
         session.add(case)
     case.reports += 1
     case.counted_reports += int(counts)
@@ -122,6 +106,55 @@ def submit_report(
         case.hidden_at = now
     session.flush()
     return report
+
+
+def report_automatically(session: Session, *, user_id: UUID, details: str, now: datetime) -> None:
+    """Report a person to staff on behalf of the service. An open report by the service is not repeated.
+
+    :param details: the reason for staff
+    """
+    lock_target(session, target_type=USER, target_id=user_id)
+    case = _find_open_case(session, target_type=USER, target_id=user_id)
+    if case is None:
+        case = _open_case(target_type=USER, target_id=user_id, owner_id=user_id, now=now)
+        session.add(case)
+    elif session.scalar(
+        select(exists().where(ContentReport.case_id == case.id, ContentReport.reporter_id.is_(None)))
+    ):
+        return
+    case.reports += 1
+    case.last_reported_at = now
+    session.flush()
+    session.add(
+        ContentReport(
+            case_id=case.id, reporter_id=None, reason="other", text=details, counted=False, created_at=now
+        )
+    )
+    session.flush()
+
+
+def _find_open_case(session: Session, *, target_type: str, target_id: UUID) -> ReportCase | None:
+    return session.scalar(
+        select(ReportCase)
+        .where(
+            ReportCase.target_type == target_type,
+            ReportCase.target_id == target_id,
+            ReportCase.status == "open",
+        )
+        .with_for_update(),
+        execution_options={"populate_existing": True},
+    )
+
+
+def _open_case(*, target_type: str, target_id: UUID, owner_id: UUID, now: datetime) -> ReportCase:
+    return ReportCase(
+        target_type=target_type,
+        target_id=target_id,
+        owner_id=owner_id,
+        reports=0,
+        counted_reports=0,
+        opened_at=now,
+    )
 
 
 def _counts(

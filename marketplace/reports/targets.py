@@ -10,6 +10,8 @@ from sqlalchemy.orm import Session
 from marketplace.audit.operations import Act
 from marketplace.catalog.models import Product
 from marketplace.catalog.moderation import automated_review, staff_actions
+from marketplace.chat import moderation as chat_moderation
+from marketplace.chat.models import Conversation
 from marketplace.identity.models import Profile
 from marketplace.identity.permissions import MANAGE_PRODUCTS, MANAGE_USERS
 from marketplace.kernel.states import IllegalTransitionError
@@ -20,7 +22,6 @@ from marketplace.reviews.models import Review
 from marketplace.vendors.models import VendorProfile
 
 PRODUCT, REVIEW, USER, MESSAGE = "product", "review", "user", "message"
-# Messages become targets with the chat.
 TARGET_TYPES = (PRODUCT, REVIEW, USER, MESSAGE)
 
 
@@ -99,7 +100,10 @@ def _remove_review(session: Session, review_id: UUID, _reason: str, act: Act) ->
 
 
 def _find_person(session: Session, user_id: UUID, reporter_id: UUID) -> UUID | None:
-    """Find a person that the reporter can know: an owner of a public store, an author, or a party to an order."""
+    """Find a person that the reporter can know.
+
+    Reporters know owners of public stores, authors of reviews, and the other party of a conversation or paid order.
+    """
     store_id = select(VendorProfile.id).where(VendorProfile.user_id == reporter_id).scalar_subquery()
     return session.scalar(
         select(Profile.id).where(
@@ -107,6 +111,8 @@ def _find_person(session: Session, user_id: UUID, reporter_id: UUID) -> UUID | N
             or_(
                 exists().where(VendorProfile.user_id == user_id, VendorProfile.status == "active"),
                 exists().where(Review.author_id == user_id, Review.status == review_states.VISIBLE),
+                exists().where(Conversation.buyer_id == reporter_id, Conversation.seller_id == user_id),
+                exists().where(Conversation.seller_id == reporter_id, Conversation.buyer_id == user_id),
                 exists().where(
                     Order.buyer_id == user_id, Order.vendor_id == store_id, Order.paid_at.is_not(None)
                 ),
@@ -115,10 +121,20 @@ def _find_person(session: Session, user_id: UUID, reporter_id: UUID) -> UUID | N
     )
 
 
+def _find_message_sender(session: Session, message_id: UUID, reporter_id: UUID) -> UUID | None:
+    return chat_moderation.find_sender(session, message_id=message_id, reader_id=reporter_id)
+
+
+def _remove_message(session: Session, message_id: UUID, _reason: str, act: Act) -> None:
+    chat_moderation.remove_message(session, message_id=message_id, act=act)
+
+
 TARGETS = {
     PRODUCT: TargetType(
         MANAGE_PRODUCTS, _find_product_owner, _hide_product, _restore_product, _remove_product
     ),
     REVIEW: TargetType(MANAGE_PRODUCTS, _find_review_owner, _hide_review, _restore_review, _remove_review),
     USER: TargetType(MANAGE_USERS, _find_person),
+    # Only the two parties see a message, so staff decide before the message is removed.
+    MESSAGE: TargetType(MANAGE_USERS, _find_message_sender, remove=_remove_message),
 }

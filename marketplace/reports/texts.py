@@ -14,7 +14,7 @@ REPORT_UPHELD_BODY = "Thank you. The {target} that you reported breaks our rules
 REPORT_DISMISSED_TITLE = "We have checked your report"
 REPORT_DISMISSED_BODY = "We checked the {target} that you reported, and found no breach of our rules."
 PERSON_REPORT_UPHELD_BODY = "Thank you. We checked the person that you reported, and have acted."
-TARGET_NAMES = {"product": "listing", "review": "review", "user": "person"}
+TARGET_NAMES = {"product": "listing", "review": "review", "user": "person", "message": "message"}
 
 # Shown to the vendor as the reason to reject or take down a listing.
 LISTING_REASON = "Buyers reported this listing. {reason}"

@@ -9,6 +9,7 @@ import orjson
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
+from marketplace.identity.public_name import public_name
 from marketplace.infra.sql.statements import Prepared
 from marketplace.kernel.errors import NotFoundError
 from marketplace.kernel.paging import CursorValueType, Page, PageRequest, page_of
@@ -91,15 +92,6 @@ class OwnReviewView(ReviewView):
     def editable_until(self) -> datetime | None:
         """The end of the time for changes; none for a hidden review."""
         return self.created_at + EDITABLE_FOR if self.status == states.VISIBLE else None
-
-
-def public_name(name: str | None) -> str:
-    """Shorten a full name to the first name and the initial of the last name.
-
-    :return: a general word for a person without a name
-    """
-    first, *others = (name or "").split()[:12] or ["Student"]
-    return f"{first} {others[-1][0].upper()}." if others else first
 
 
 _COLUMNS_SQL = """

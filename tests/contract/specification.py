@@ -196,9 +196,9 @@ ASSISTANT_CHAT_NOTIFICATIONS = (
     Row("POST", "/api/assistant/stream", AUTHENTICATED, "20/minute", waits=True, built=False),
     Row("POST", "/api/assistant/session-title", AUTHENTICATED, "30/minute", waits=True, built=False),
     Row("POST", "/api/assistant/support-reply", STAFF, "20/minute", waits=True, built=False),
-    Row("GET", "/api/conversations", AUTHENTICATED, built=False),
-    Row("GET", "/api/conversations/:id/messages", AUTHENTICATED, built=False),
-    Row("POST", "/api/chat/send", AUTHENTICATED, "60/minute", built=False),
+    Row("GET", "/api/conversations", AUTHENTICATED),
+    Row("GET", "/api/conversations/:id/messages", AUTHENTICATED),
+    Row("POST", "/api/chat/send", AUTHENTICATED, "60/minute", idempotency="honoured"),
     Row("GET", "/api/whatsapp/webhook", UNCHECKED),
     Row("POST", "/api/whatsapp/webhook", UNCHECKED, "unlimited"),
     Row("GET", "/api/notifications", ANY_STATUS),
@@ -258,6 +258,7 @@ FUNCTIONS = (
 
 # Routes for behaviour that the specification leaves open, such as how staff edit public content.
 PRODUCTS = "canManageProducts"
+SUPPORT = "canManageSupport"
 VENDORS = "canManageVendors"
 PLATFORM = staff_with("canManagePlatform")
 ADDITIONS = (
@@ -299,6 +300,18 @@ ADDITIONS = (
         Row("POST", f"/api/vendor-applications/:id/{action}", staff_with(VENDORS), "30/minute")
         for action in ("document", "start-review", "request-info", "approve", "reject")
     ),
+    Row("GET", "/api/conversations/:id", AUTHENTICATED),
+    Row("POST", "/api/conversations/:id/read", AUTHENTICATED, "60/minute"),
+    *(
+        Row(method, f"/api/conversations/:id/{action}", AUTHENTICATED, "60/minute")
+        for action in ("mute", "block")
+        for method in ("POST", "DELETE")
+    ),
+    Row("GET", "/api/conversations/:id/phone-exchange", AUTHENTICATED),
+    Row("POST", "/api/conversations/:id/phone-exchange", AUTHENTICATED, "10/minute"),
+    Row("DELETE", "/api/conversations/:id/phone-exchange", AUTHENTICATED, "10/minute"),
+    Row("GET", "/api/admin/blocked-messages", staff_with(SUPPORT, PRODUCTS)),
+    Row("POST", "/api/admin/blocked-messages/:id/review", staff_with(SUPPORT, PRODUCTS), "60/minute"),
     Row("POST", "/api/notifications/read-all", ANY_STATUS, "60/minute"),
     Row("POST", "/api/users/me/devices", AUTHENTICATED, "20/minute"),
     Row("GET", "/api/users/me/devices", ANY_STATUS),

@@ -360,6 +360,8 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         # Random ids: this person has neither device nor notification.
         "device_id": str(uuid4()),
         "notification_id": str(uuid4()),
+        "conversation_id": str(uuid4()),
+        "blocked_message_id": str(uuid4()),
         # A random id: these officers do not manage vendors.
         "application_id": str(uuid4()),
         "slug": "amaras-lamps",

@@ -13,6 +13,7 @@ from marshmallow import Schema, fields
 from blueprints.areas import contracts
 from blueprints.http.contract import Contract, TokenPolicy
 from blueprints.http.fields import snake_case
+from marketplace.chat.send import MessageContent, send_to_store
 from marketplace.identity.operations import add_address
 from marketplace.infra.db import Database
 from marketplace.notifications.devices import register_device
@@ -108,8 +109,16 @@ class Walk:
             cause=f"walk:{order_id}",
             now=NOW,
         )
+        conversation = send_to_store(
+            session,
+            sender_id=self.shop.buyer.id,
+            vendor_id=self.shop.store_id,
+            content=MessageContent("Good morning."),
+            now=NOW,
+        ).conversation
         make_account(session, self.shop.vendor.id)
         return {
+            "conversation_id": str(conversation.id),
             "order_id": str(order_id),
             "review_id": str(review_id),
             "address_id": str(address.id),
@@ -159,6 +168,7 @@ STAFF_PARAMETERS = {
             "application_id",
             "banner_id",
             "batch_id",
+            "blocked_message_id",
             "case_id",
             "charge_id",
             "entry_id",

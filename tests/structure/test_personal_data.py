@@ -47,6 +47,7 @@ NOT_PERSONAL = {
     "hubs.longitude": "a public place",
     "payout_accounts.bank_name": "a bank",
     "public_holidays.name": "a holiday",
+    "messages.sender": "the side: buyer or vendor",
     "payout_halts.reason": "a finding of the service",
     "payout_transfer_intents.failure_reason": "one of the service's own texts",
     "periodic_tasks.name": "a task",

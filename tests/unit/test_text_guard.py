@@ -2,8 +2,8 @@
 
 import pytest
 
+from marketplace.identity.public_name import public_name
 from marketplace.kernel.errors import ValidationError
-from marketplace.reviews.queries import public_name
 from marketplace.reviews.text_guard import ensure_suitable, is_profane
 
 

@@ -15,9 +15,11 @@ from marketplace.catalog.moderation import banned_word_matcher, queries as moder
 from marketplace.catalog.promotions import banners, flash_sale_listing, listing as promotion_listing
 from marketplace.catalog.search import suggestions
 from marketplace.catalog.statistics import counters
+from marketplace.chat import blocked_messages, phone_exchange, queries as chat_queries
 from marketplace.health import queries as health
 from marketplace.identity import permissions
 from marketplace.identity.queries import ACCOUNT_STATUSES, ROLES
+from marketplace.kernel.contact_detection import KIND_NAMES
 from marketplace.kernel.errors import CATALOG
 from marketplace.kernel.opening_hours import DAYS
 from marketplace.ledger.accounts import TRANSACTION_KINDS
@@ -63,10 +65,13 @@ _WORDS: dict[str, Iterable[str]] = {
     "ApplicationStatus": sorted(application_states.APPLICATION.states),
     "SlugFault": slugs.SLUG_FAULTS,
     "ReportTargetType": targets.TARGET_TYPES,
-    "ReportedContentType": targets.TARGETS,
     "ReportReason": report_submit.REASONS,
     "ReportCaseStatus": report_decide.STATUSES,
     "ReportOutcome": (report_decide.UPHELD, report_decide.DISMISSED),
+    "MessageDirection": chat_queries.DIRECTIONS,
+    "PhoneExchangeStatus": phone_exchange.STATUSES,
+    "ContactKind": KIND_NAMES,
+    "BlockedMessageVerdict": blocked_messages.VERDICTS,
     "ReviewSort": review_queries.SORTS,
     "ReviewStatus": (review_states.VISIBLE, review_states.HIDDEN),
     "ReviewState": ("screening", "held"),

@@ -1,4 +1,4 @@
-"""Tasks of reviews: refunds of reviewed orders, ratings of products, and the check of ratings."""
+"""Tasks of reviews and chat: refunds of reviewed orders, ratings, and people with repeatedly refused messages."""
 
 from datetime import datetime
 from typing import Any
@@ -6,8 +6,11 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from marketplace.chat import texts as chat_texts
+from marketplace.chat.blocked_messages import REPEATED_BLOCKS_TOPIC, REPORTED_BLOCKS
 from marketplace.kernel import queues
 from marketplace.orders.transitions import REFUNDED_IN_FULL_TOPIC
+from marketplace.reports.submit import report_automatically
 from marketplace.reviews import rating, refunds, verification
 from marketplace.services import Services
 from tasks.registry import QueueSweeper, handler, periodic
@@ -23,6 +26,17 @@ def handle_full_refund(session: Session, payload: dict[str, Any], now: datetime)
 def handle_rating_change(session: Session, payload: dict[str, Any], _now: datetime) -> None:
     """Copy a store's rating to the store's products."""
     rating.copy_rating_to_products(session, vendor_id=UUID(payload["vendorId"]))
+
+
+@handler(REPEATED_BLOCKS_TOPIC)
+def report_repeated_blocks(session: Session, payload: dict[str, Any], now: datetime) -> None:
+    """Report a person whose messages were refused repeatedly within a day."""
+    report_automatically(
+        session,
+        user_id=UUID(payload["userId"]),
+        details=chat_texts.REPEATED_BLOCKS_DETAILS.format(count=REPORTED_BLOCKS),
+        now=now,
+    )
 
 
 @periodic(
