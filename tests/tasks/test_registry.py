@@ -86,6 +86,7 @@ def test_dispatcher_has_a_handler_for_each_stored_topic() -> None:
     assert sorted(dispatcher.HANDLERS) == [
         "alert.send",
         "campus.renamed",
+        "chat.repeated-blocks",
         "favorites.product-changed",
         "order.refunded-in-full",
         "payout.ask",
