@@ -51,8 +51,8 @@ def seeded(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> It
         installation.ok("db", "upgrade")
         output = installation.ok("seed")
         assert (
-            "Added 300 products, 19 orders, 4 reviews, 8 favourites, 17 promotions, 7 reports,"
-            " 6 vendor applications, 2 referrals" in output
+            "Added 300 products, 19 orders, 4 reviews, 8 favourites, 17 promotions, 2 messages,"
+            " 7 reports, 6 vendor applications, 2 referrals" in output
         )
         assert "and 4 items of staff work" in output
         yield installation
