@@ -193,8 +193,8 @@ def test_second_seed_adds_nothing(seeded: Installation, database: str) -> None:
     before = content(database)
     assert "nothing was done" in seeded.ok("seed", "--if-empty")
     assert (
-        "Added 0 products, 0 orders, 0 reviews, 0 favourites, 0 promotions, 0 reports, 0 vendor applications,"
-        " 0 referrals and 0 items of staff work" in seeded.ok("seed")
+        "Added 0 products, 0 orders, 0 reviews, 0 favourites, 0 promotions, 0 messages, 0 reports,"
+        " 0 vendor applications, 0 referrals and 0 items of staff work" in seeded.ok("seed")
     )
     assert content(database) == before
 

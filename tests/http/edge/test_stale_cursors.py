@@ -2,7 +2,7 @@
 
 import re
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from flask import Response
@@ -13,11 +13,13 @@ from blueprints.http.application import build_app
 from blueprints.http.context import current_context
 from blueprints.http.contract import Contract
 from blueprints.http.fields import CursorQuery, OffsetOrCursorQuery
+from marketplace.chat.send import MessageContent, send_to_store
 from marketplace.kernel.cursor import encode_cursor
 from marketplace.services import Services
 from tests.support.market import Bearer, Market
 from tests.support.payouts import make_payees, staged_batch
 from tests.support.probes import faults
+from tests.support.purchases import make_person
 
 PAGED = [
     contract for contract in contracts() if isinstance(contract.query, CursorQuery | OffsetOrCursorQuery)
@@ -37,9 +39,21 @@ class Service:
         self._key, self._client, self._listing = services.settings.cursor_key.encode(), app.test_client(), ""
         self._store = market.store()
         self._vendor, self._officer = bearer(self._store.user_id), bearer(market.staff("admin"))
+        self._conversation_id = self._open_conversation(services)
         self._product_id, self._campus_id = market.product(self._store), market.campus_id
         with services.database.transaction() as session:
             self._batch_id = staged_batch(session, make_payees(session, 1))
+
+    def _open_conversation(self, services: Services) -> UUID:
+        with services.database.transaction() as session:
+            party = send_to_store(
+                session,
+                sender_id=make_person(session).id,
+                vendor_id=self._store.id,
+                content=MessageContent("Is the lamp still available?"),
+                now=services.clock(),
+            )
+            return party.conversation.id
 
     def _record_listing(self, answer: Response) -> Response:
         self._listing = current_context().cursor_listing_key
@@ -50,6 +64,7 @@ class Service:
         path = re.sub(r"<uuid:vendor_id>", str(self._store.id), contract.path)
         path = re.sub(r"<uuid:batch_id>", str(self._batch_id), path)
         path = re.sub(r"<uuid:product_id>", str(self._product_id), path)
+        path = re.sub(r"<uuid:conversation_id>", str(self._conversation_id), path)
         path = re.sub(r"<string:campus_id>", str(self._campus_id), path)
         roles = contract.access.roles
         staff = contract.access.permissions or (roles and "staff" in roles)
