@@ -70,7 +70,8 @@ class ServiceLogger(Logger):
 worker_class = type(process_group, (ProblemWorker, Worker), {})
 bind = os.environ.get("WEB_BIND", "127.0.0.1:8000")
 workers = _read_integer("WEB_CONCURRENCY", _default_workers())
-worker_connections = 500
+# More than the event streams that a process accepts.
+worker_connections = 1_000
 backlog = 512
 proc_name = f"marketplace-{process_group}"
 
@@ -122,3 +123,10 @@ def post_fork(_server: Any, _worker: Any) -> None:
     from wsgi import services  # noqa: PLC0415 - the application is loaded after this file
 
     services.database.dispose()
+
+
+def post_worker_init(worker: Any) -> None:
+    """End the event streams of a worker that stops, so that clients connect to another process at once."""
+    from wsgi import services  # noqa: PLC0415 - the application is loaded after this file
+
+    services.live_streams.stop_when(lambda: not worker.alive)

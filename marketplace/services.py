@@ -11,6 +11,7 @@ from marketplace.infra.encryption import make_keyring, use_keyring
 from marketplace.infra.settings import Settings
 from marketplace.infra.waits.limits import WaitLimits
 from marketplace.kernel.clock import Clock
+from marketplace.notifications.live_streams import LiveStreams
 from marketplace.providers.gateway.payments import HttpPaymentGateway, PaymentGateway
 from marketplace.providers.gateway.records import GatewayRecords, HttpGatewayRecords
 from marketplace.providers.gateway.transfers import HttpTransferGateway, TransferGateway
@@ -32,6 +33,7 @@ class Services:
     settings: Settings
     database: Database
     cache: Cache
+    live_streams: LiveStreams
     token_verifier: TokenVerifier
     gateway: PaymentGateway
     transfers: TransferGateway
@@ -60,12 +62,14 @@ class Services:
             application_name=application_name,
             prepared_statements=settings.database_prepared_statements == "on",
             drop_stale_content=cache.drop_after_commit,
+            publish_events=cache.publish_after_commit,
             wait_limits=wait_limits,
         )
         return cls(
             settings=settings,
             database=database,
             cache=cache,
+            live_streams=LiveStreams(cache),
             token_verifier=TokenVerifier(settings),
             gateway=HttpPaymentGateway(settings),
             transfers=HttpTransferGateway(settings),

@@ -87,7 +87,7 @@ def _resolve_caller(context: Context, access: Access) -> Caller | None:
     if header[: len(_BEARER_PREFIX)].lower() != _BEARER_PREFIX or not header[len(_BEARER_PREFIX) :].strip():
         raise UnauthorizedError(texts.AUTHORIZATION_MALFORMED)
     claims = context.services.token_verifier.verify(header[len(_BEARER_PREFIX) :].strip())
-    context.token_user_id = claims.user_id
+    context.token_user_id, context.token_expires_at = claims.user_id, claims.expires_at
     with context.services.database.reading() as session:
         caller = queries.find_caller(session, user_id=claims.user_id, aal=claims.aal, now=context.now)
     # A user with a valid token may lack a profile, because the provisioning hook can be lost.

@@ -42,6 +42,7 @@ class Context:
     contract: Contract | None = None
     caller: Caller | None = None
     token_user_id: UUID | None = None  # the user of a verified token, also if the database cannot say more
+    token_expires_at: float = 0.0  # in seconds since 1970; 0 without a token
     requested_page: PageRequest | None = None
     requested_table: TableRequest | None = None
     open_session: Session | None = None

@@ -229,6 +229,7 @@ class Contract:
     csv: bool
     pdf: bool
     plain: bool
+    event_stream: bool
     group: ProcessGroup
     raises: tuple[type[MarketplaceError], ...]
     wait_seconds: float | None = None

@@ -214,6 +214,7 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
         csv: bool = False,
         pdf: bool = False,
         plain: bool = False,
+        event_stream: bool = False,
         group: ProcessGroup | None = None,
         raises: tuple[type[MarketplaceError], ...] = (),
         wait_seconds: float | None = None,
@@ -240,6 +241,7 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
         :param csv: the route can also answer ``text/csv``
         :param pdf: the route can also answer ``application/pdf``
         :param plain: the route answers plain text instead of JSON
+        :param event_stream: the route answers a stream of server-sent events
         :param group: processes that serve the route. By default the waiting group serves phased routes
         :param raises: the domain's errors that the view can raise, except those that other terms imply
         :param wait_seconds: longest wait for a statement, if it differs from the limit of the kind of session
@@ -270,6 +272,7 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
                 csv=csv,
                 pdf=pdf,
                 plain=plain,
+                event_stream=event_stream,
                 group=group or (ProcessGroup.WAITING if phased else ProcessGroup.API),
                 raises=raises,
                 wait_seconds=wait_seconds,

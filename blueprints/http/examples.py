@@ -103,6 +103,7 @@ def add_examples(document: Node, contracts: Sequence[Contract]) -> None:
 
 
 _FILES = {
+    "text/event-stream": 'event: end\ndata: {"reason":"replaced"}\n\n',
     "text/csv": "number,status,total_amount\r\nCM-100001,delivered,775000\r\n",
     "application/pdf": "%PDF-1.7",
     "text/plain": "1158201444",

@@ -8,6 +8,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from marketplace.chat import texts
+from marketplace.chat.live import publish_read
 from marketplace.chat.models import ChatBlock, ChatMessage
 from marketplace.chat.participants import BUYER, Party, find_party
 from marketplace.kernel.errors import ValidationError
@@ -41,6 +42,7 @@ def mark_read(session: Session, *, conversation_id: UUID, user_id: UUID, up_to_i
     else:
         conversation.seller_read_number, conversation.seller_unread = number, unread or 0
     session.flush()
+    publish_read(session, party=party)
     return party
 
 

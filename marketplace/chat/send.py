@@ -12,6 +12,7 @@ from marketplace.catalog.models import Product
 from marketplace.chat import texts
 from marketplace.chat.blocked_messages import refuse_contact_details
 from marketplace.chat.guard import find_contact_details
+from marketplace.chat.live import publish_message
 from marketplace.chat.models import ChatMessage, ChatMessageImage, Conversation
 from marketplace.chat.participants import BUYER, Party, display_name, ensure_not_blocked, find_party
 from marketplace.identity.operations import lock_profile
@@ -160,6 +161,7 @@ def _send(session: Session, party: Party, content: MessageContent, now: datetime
     session.add(message)
     session.flush()
     _attach_pictures(session, party, message, content.image_ids)
+    publish_message(session, party=party, message=message)
     # One notification for a run of unread messages, so that a lively conversation does not fill the feed.
     if is_first_unread and not party.other.is_muted:
         notify(

@@ -12,6 +12,7 @@ import structlog
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
+from marketplace.infra.live_events import CHANNEL
 from marketplace.infra.outbox import after_commit
 from marketplace.infra.sessions import DROP_STALE_CONTENT_KEY
 from marketplace.infra.wire import LeanRedisClient
@@ -21,6 +22,8 @@ _log = structlog.get_logger(__name__)
 # Change the prefix whenever the format of a window or a content entry changes. Otherwise old entries are misread.
 _PREFIX = "m2:"
 _COOL_DOWN_SECONDS = 1.0  # after a failure, requests skip the cache for this time instead of waiting
+_SUBSCRIBE_SECONDS = 1.0
+_PING_INTERVAL_SECONDS = 10.0
 _COMPUTE_LEASE_MILLISECONDS = 5_000  # the maximum delay by a process that died while computing content
 
 
@@ -63,6 +66,49 @@ class CacheLookup:
     version: str
     content: bytes | None
     must_compute: bool
+
+
+class Subscription:
+    """A connection that receives the messages of a channel."""
+
+    def __init__(self, client: redis.Redis, channel: str) -> None:
+        """Subscribe, and wait for the server's confirmation.
+
+        :raises redis.RedisError: no confirmation
+        """
+        self._pubsub = client.pubsub()  # type: ignore[no-untyped-call]
+        self._heard_at = self._pinged_at = time.monotonic()
+        self._pubsub.subscribe(channel)
+        if self._pubsub.get_message(timeout=_SUBSCRIBE_SECONDS) is None:
+            self.close()
+            raise redis.TimeoutError("no confirmation of a subscription")
+
+    def next_message(self, timeout_seconds: float) -> bytes | None:
+        """Wait for the next message.
+
+        A silent server is asked for a sign of life, because a dead connection can look idle.
+
+        :return: the message; none if no message arrived in time
+        :raises CacheDownError: the connection is broken
+        """
+        try:
+            received = self._pubsub.get_message(timeout=timeout_seconds)
+            now = time.monotonic()
+            if received is not None:
+                self._heard_at = now
+                return received["data"] if received["type"] == "message" else None
+            if now - self._heard_at > 2 * _PING_INTERVAL_SECONDS:
+                raise CacheDownError
+            if now - max(self._heard_at, self._pinged_at) > _PING_INTERVAL_SECONDS:
+                self._pinged_at = now
+                self._pubsub.ping()
+        except (redis.RedisError, OSError) as error:
+            raise CacheDownError from error
+        return None
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._pubsub.close()
 
 
 class Cache:
@@ -184,6 +230,30 @@ class Cache:
         except CacheDownError:
             self._postponed_tags.update(tags)
             _log.warning("stale content not dropped yet", tags=list(tags))
+
+    def publish(self, channel: str, messages: Sequence[bytes]) -> None:
+        """Send messages to all subscribers of a channel, without waiting for the response.
+
+        :raises CacheDownError: the cache is unavailable
+        """
+        with self:
+            for message in messages:
+                self._lean_client.send_without_reply("PUBLISH", channel, message)
+
+    def publish_after_commit(self, messages: Sequence[bytes]) -> None:
+        """Publish live events of a committed transaction. This method never raises, because the commit stands."""
+        try:
+            self.publish(CHANNEL, messages)
+        except CacheDownError:
+            _log.warning("live events lost", count=len(messages))
+
+    def subscribe(self, channel: str) -> Subscription:
+        """Subscribe to a channel over a connection of its own.
+
+        :raises CacheDownError: the cache is unavailable
+        """
+        with self:
+            return Subscription(self._client, channel)
 
     def ping(self) -> None:
         """Check that the cache responds.

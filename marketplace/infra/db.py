@@ -29,6 +29,7 @@ from marketplace.infra import texts
 from marketplace.infra.sessions import (
     DROP_STALE_CONTENT_KEY,
     NO_PREPARED_STATEMENTS_KEY,
+    PUBLISH_EVENTS_KEY,
     PooledSession,
     driver_cursor,
 )
@@ -127,6 +128,7 @@ class Database:
         application_name: str,
         prepared_statements: bool = True,
         drop_stale_content: Callable[[Sequence[str]], None] | None = None,
+        publish_events: Callable[[Sequence[bytes]], None] | None = None,
         wait_limits: WaitLimits | None = None,
     ) -> None:
         """Create the pool without connecting.
@@ -136,10 +138,15 @@ class Database:
         :param application_name: the name of the process in the database's system views
         :param prepared_statements: false behind a pooler in transaction mode, where connections keep no state
         :param drop_stale_content: receives the cache tags of a committed transaction; must not raise
+        :param publish_events: receives the encoded live events of a committed transaction; must not raise
         :param wait_limits: limits on waits for the server, which forbid COPY in this process; None for no limits
         """
         self._reading_info = {NO_PREPARED_STATEMENTS_KEY: not prepared_statements}
-        self._session_info = {**self._reading_info, DROP_STALE_CONTENT_KEY: drop_stale_content}
+        self._session_info = {
+            **self._reading_info,
+            DROP_STALE_CONTENT_KEY: drop_stale_content,
+            PUBLISH_EVENTS_KEY: publish_events,
+        }
         settings = SESSION_SETTINGS | _PLANNER_SETTINGS
         options = " ".join(f"-c {name}={value}" for name, value in settings.items())
         self._watch = None

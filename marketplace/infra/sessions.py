@@ -12,6 +12,7 @@ from marketplace.infra.waits.watch import Watch
 NO_PREPARED_STATEMENTS_KEY = "no_prepared_statements"  # whether statements run unprepared
 _DRIVER_CONNECTION_KEY = "driver_connection"  # the driver connection of the session
 DROP_STALE_CONTENT_KEY = "drop_stale_content"  # the function that drops cached content after a commit
+PUBLISH_EVENTS_KEY = "publish_events"  # the function that publishes live events after a commit
 
 
 class PooledSession(Session):

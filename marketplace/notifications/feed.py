@@ -7,6 +7,7 @@ from uuid import UUID
 from sqlalchemy import bindparam, func, select, update
 from sqlalchemy.orm import Session
 
+from marketplace.infra.live_events import LiveEvent
 from marketplace.infra.sql.statements import Prepared
 from marketplace.kernel.errors import found
 from marketplace.kernel.paging import Page, PageRequest, page_of
@@ -59,6 +60,51 @@ def list_feed(session: Session, *, user_id: UUID, unread: bool, page: PageReques
     listed = page_of(items, request=page, position_of=lambda item: [str(item.id)])
     listed.extra_meta["unread_count"] = count_unread(session, user_id=user_id)
     return listed
+
+
+# Ids are ordered by the start of their transactions, and a transaction that started earlier can commit later.
+_OVERLAP_MILLISECONDS = 10_000
+MAX_MISSED = 100
+_SELECT_MISSED = (
+    select(*_COLUMNS)
+    .where(*_IN_FEED, Notification.id > bindparam("after"), Notification.id != bindparam("last_seen_id"))
+    .order_by(Notification.id)
+    .limit(MAX_MISSED + 1)
+)
+
+
+def list_missed(session: Session, *, user_id: UUID, last_seen_id: UUID) -> list[LiveEvent]:
+    """List the notifications since a notification, the oldest first, as live events.
+
+    Notifications from shortly before are included, so a client can receive a notification twice.
+
+    :param last_seen_id: the last notification that the client received, a UUID of version 7
+    :return: at most one more than ``MAX_MISSED``
+    """
+    # The first 48 bits of an id are its time in milliseconds.
+    after = UUID(int=max(last_seen_id.int - (_OVERLAP_MILLISECONDS << 80), 0))
+    rows = session.execute(
+        _SELECT_MISSED, {"user_id": user_id, "after": after, "last_seen_id": last_seen_id}
+    ).mappings()
+    return [live_event_of(FeedItem(**row), user_id=user_id) for row in rows]
+
+
+def live_event_of(item: FeedItem, *, user_id: UUID) -> LiveEvent:
+    """Return the live event of a notification, with the members of the API's notification."""
+    return LiveEvent(
+        user_id,
+        "notification",
+        {
+            "id": item.id,
+            "type": item.type,
+            "title": item.title,
+            "body": item.body,
+            "link": item.link,
+            "createdAt": item.created_at,
+            "readAt": item.read_at,
+        },
+        id=str(item.id),
+    )
 
 
 _COUNT_UNREAD = Prepared(

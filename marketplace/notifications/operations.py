@@ -9,7 +9,9 @@ from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from marketplace.infra.live_events import publish_after_commit
 from marketplace.infra.sql.statements import Prepared, Statement
+from marketplace.notifications.feed import FeedItem, live_event_of
 from marketplace.notifications.models import Notification
 
 # Statuses from first to last. Reports may arrive in any order, and a delivery overrides a failure.
@@ -41,6 +43,7 @@ _INSERT_NOTIFICATIONS = Prepared(
         ) AS new_rows (user_id, type, title, body, link, cause)
         ORDER BY user_id, cause
         ON CONFLICT (user_id, cause) DO NOTHING
+        RETURNING id, user_id, type, title, body, link, created_at, CAST(NULL AS timestamptz) AS read_at
         """
     )
 )
@@ -51,7 +54,7 @@ def notify_all(session: Session, *, notifications: Sequence[NewNotification], no
 
     :param notifications: no user has the same cause twice
     """
-    _INSERT_NOTIFICATIONS.run(
+    rows = _INSERT_NOTIFICATIONS.all(
         session,
         users=[notification.user_id for notification in notifications],
         types=[notification.type for notification in notifications],
@@ -61,6 +64,10 @@ def notify_all(session: Session, *, notifications: Sequence[NewNotification], no
         causes=[notification.cause for notification in notifications],
         now=now,
     )
+    for row in rows:
+        columns = dict(row)
+        user_id = columns.pop("user_id")
+        publish_after_commit(session, live_event_of(FeedItem(**columns), user_id=user_id))
 
 
 _INSERT_NOTIFICATION = Statement(
@@ -104,6 +111,11 @@ def notify(
         former_contact_id=former_contact_id,
         created_at=now,
     )
+    if notification_id is not None and former_contact_id is None:
+        item = FeedItem(
+            id=notification_id, type=type, title=title, body=body, link=link, created_at=now, read_at=None
+        )
+        publish_after_commit(session, live_event_of(item, user_id=user_id))
     return notification_id
 
 

@@ -1,4 +1,4 @@
-"""Error messages of the feed and of devices."""
+"""Error messages of the feed, of live streams and of devices."""
 
 NOTIFICATION_NOT_FOUND = "Notification not found."
 DEVICE_NOT_FOUND = "Device not found."
@@ -6,3 +6,8 @@ INVALID_ENDPOINT = "Must be an https URL of a public push service."
 INVALID_P256DH = "Must be a public key of the curve P-256 in base64url: 65 bytes that begin with 4."
 INVALID_AUTH = "Must be 16 bytes in base64url."
 SUBSCRIPTION_REQUIRED = "Is required for this kind. Leave out the other field."
+TOO_MANY_STREAMS = "Too many event streams are open. Try again in a few seconds."
+EVENTS_UNAVAILABLE = (
+    "Live events are unavailable. Read the lists instead, and connect again in a few seconds."
+)
+INVALID_LAST_EVENT_ID = "Must be the id of an event of this stream."

@@ -14,7 +14,9 @@ from marketplace.catalog import cache_tags
 from marketplace.identity.models import AccountAppeal, AccountDecision, Profile
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Database
+from marketplace.infra.live_events import END, LiveEvent, publish_after_commit
 from marketplace.kernel.errors import ConflictError, ConflictOfInterestError, ValidationError, found
+from marketplace.notifications.live_streams import EndReason
 from marketplace.notifications.operations import notify
 from marketplace.people import texts
 from marketplace.people.staff_roles import ensure_not_last_admin
@@ -72,6 +74,7 @@ def bar_account(
     _set_status(profile, status=status, reason=reason, until=until, now=act.now)
     session.flush()
     _suspend_store(session, profile.id, now=act.now)
+    publish_after_commit(session, LiveEvent(user_id, END, {"reason": EndReason.ACCOUNT_CHANGED}))
     _record(session, profile, before=before, reason=reason, act=act)
     kind, title, body = _NOTIFICATIONS[status]
     _notify(session, profile, kind, title, body.format(reason=reason), now=act.now)

@@ -35,12 +35,14 @@ class TokenClaims:
     """The claims of a valid token. Role and permissions come from the database instead.
 
     ``aal`` is the assurance level: ``aal2`` after two-factor authentication, else ``aal1``.
+    ``expires_at`` is in seconds since 1970, with the leeway for clocks that differ.
     """
 
     user_id: UUID
     email: str | None
     name: str | None
     aal: str
+    expires_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,6 @@ class _VerifiedToken:
     algorithm: str
     key_id: str
     key: Any
-    expires_at: float
 
 
 class KeySet:
@@ -138,7 +139,7 @@ class TokenVerifier:
         # A new verification would have the same result until the key changes or the token expires.
         if (
             cached is not None
-            and time.time() < cached.expires_at
+            and time.time() < cached.claims.expires_at
             and self._require_key(cached.algorithm, cached.key_id) is cached.key
         ):
             return cached.claims
@@ -175,11 +176,11 @@ class TokenVerifier:
                 email=_read_text_claim(claims.get("email"), 320),
                 name=_read_text_claim(claims.get("name"), 200),
                 aal="aal2" if claims.get("aal") == "aal2" else "aal1",
+                expires_at=int(claims["exp"]) + LEEWAY_SECONDS,
             ),
             algorithm,
             key_id,
             key,
-            expires_at=int(claims["exp"]) + LEEWAY_SECONDS,
         )
 
     def _require_key(self, algorithm: str, key_id: str) -> Any:

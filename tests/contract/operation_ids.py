@@ -26,6 +26,7 @@ OPERATION_IDS = {
     "GET /api/admin/blocked-messages": "listBlockedMessages",
     "POST /api/admin/blocked-messages/{blockedMessageId}/review": "reviewBlockedMessage",
     "GET /api/notifications": "listNotifications",
+    "GET /api/notifications/stream": "streamEvents",
     "PUT /api/notifications/{notificationId}/read": "markNotificationRead",
     "POST /api/notifications/read-all": "markAllNotificationsRead",
     "POST /api/users/me/devices": "registerDevice",

@@ -161,10 +161,13 @@ def test_operation_describes_success_and_headers(document: dict[str, Any], contr
 
     success = resolved(document, responses[str(contract.status)])
     kind = "text/plain" if contract.plain else "application/json"
+    if contract.event_stream:
+        kind = "text/event-stream"
     assert next(iter(success["content"])) == kind
     assert ("text/csv" in success["content"]) == contract.csv
     schema = resolved(document, success["content"][kind]["schema"])
-    assert contract.plain or contract.enveloped == ({"success", "data", "meta"} == set(schema["properties"]))
+    is_text = contract.plain or contract.event_stream
+    assert is_text or contract.enveloped == ({"success", "data", "meta"} == set(schema["properties"]))
     assert ("ETag" in success["headers"]) == bool(contract.cache_seconds) == ("304" in responses)
     assert ("X-Cache-Lookup" in success["headers"]) == (contract.idempotency is not Idempotency.NONE)
     is_limited = contract.limit is not SharedLimit.UNLIMITED

@@ -132,6 +132,7 @@ REASONS = {
     "StoreRequiredError": "store-required",
     "SupersededRunError": "reconciliation-superseded",
     "TermAlreadyBannedError": "term-already-banned",
+    "TooManyStreamsError": "too-many-streams",
     "TooManyUnpaidOrdersError": "too-many-unpaid-orders",
     "UnknownBankAccountError": "unknown-bank-account",
     "VerifiedStoreRequiredError": "verified-store-required",

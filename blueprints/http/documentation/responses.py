@@ -252,6 +252,8 @@ class ResponseDescriber:
             content["application/json"] = {"schema": schema}
         if contract.plain:
             content["text/plain"] = {"schema": {"type": "string"}}
+        if contract.event_stream:
+            content["text/event-stream"] = {"schema": {"type": "string"}}
         if contract.csv:
             content["text/csv"] = {"schema": {"type": "string"}}
         if contract.pdf:
