@@ -1,7 +1,9 @@
 """The shared services of a process, created once from the settings."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache as cache_result, partial
 
 from marketplace.infra.cache import Cache
 from marketplace.infra.circuit_breaker import CircuitBreaker
@@ -11,6 +13,9 @@ from marketplace.infra.encryption import make_keyring, use_keyring
 from marketplace.infra.settings import Settings
 from marketplace.infra.waits.limits import WaitLimits
 from marketplace.kernel.clock import Clock
+from marketplace.notifications.delivery.channels import DeliveryChannel
+from marketplace.notifications.delivery.drain import ChannelHealth
+from marketplace.notifications.delivery.senders import make_channels
 from marketplace.notifications.live_streams import LiveStreams
 from marketplace.providers.gateway.payments import HttpPaymentGateway, PaymentGateway
 from marketplace.providers.gateway.records import GatewayRecords, HttpGatewayRecords
@@ -43,6 +48,10 @@ class Services:
     storage: ObjectStorage
     alert_channels: Mapping[str, AlertChannel]
     clock: Clock
+    delivery_channels: Callable[[], Mapping[str, DeliveryChannel]]
+    delivery_health: defaultdict[str, ChannelHealth] = field(
+        default_factory=lambda: defaultdict(ChannelHealth)
+    )
     alert_circuit_breakers: Mapping[str, CircuitBreaker] = field(default_factory=alert_circuit_breakers)
 
     @classmethod
@@ -65,6 +74,8 @@ class Services:
             publish_events=cache.publish_after_commit,
             wait_limits=wait_limits,
         )
+        sms = SmsGateway(settings)
+        clock = DatabaseClock(database)
         return cls(
             settings=settings,
             database=database,
@@ -75,8 +86,10 @@ class Services:
             transfers=HttpTransferGateway(settings),
             gateway_records=HttpGatewayRecords(settings),
             moderator=make_content_moderator(settings),
-            sms=SmsGateway(settings),
+            sms=sms,
             storage=S3ObjectStorage(settings),
             alert_channels=make_alert_channels(settings),
-            clock=DatabaseClock(database),
+            clock=clock,
+            # Only workers that deliver need the providers' libraries.
+            delivery_channels=cache_result(partial(make_channels, settings, sms=sms, clock=clock)),
         )

@@ -8,10 +8,10 @@ from tasks import (
     catalog,
     community,
     maintenance,
+    notifications,
     payments,
     payouts,
     reconciliation,
-    referrals,
     registry,
     stores,
 )
@@ -24,10 +24,10 @@ MODULES = (
     catalog,
     community,
     maintenance,
+    notifications,
     payments,
     payouts,
     reconciliation,
-    referrals,
     stores,
 )
 HANDLERS: Mapping[str, OutboxHandler] = registry.handlers

@@ -1,4 +1,4 @@
-"""Tasks of reviews and chat: refunds of reviewed orders, ratings, and people with repeatedly refused messages."""
+"""Tasks of reviews, chat and referrals."""
 
 from datetime import datetime
 from typing import Any
@@ -9,7 +9,8 @@ from sqlalchemy.orm import Session
 from marketplace.chat import texts as chat_texts
 from marketplace.chat.blocked_messages import REPEATED_BLOCKS_TOPIC, REPORTED_BLOCKS
 from marketplace.kernel import queues
-from marketplace.orders.transitions import REFUNDED_IN_FULL_TOPIC
+from marketplace.orders.transitions import REFERRED_ORDER_DELIVERED_TOPIC, REFUNDED_IN_FULL_TOPIC
+from marketplace.referrals import settle
 from marketplace.reports.submit import report_automatically
 from marketplace.reviews import rating, refunds, verification
 from marketplace.services import Services
@@ -51,3 +52,20 @@ def repair_ratings(services: Services, _sweeper: QueueSweeper, _now: datetime) -
     :return: the number of repaired stores
     """
     return verification.repair_ratings(services.database)
+
+
+@handler(REFERRED_ORDER_DELIVERED_TOPIC)
+def handle_referred_order_delivered(session: Session, payload: dict[str, Any], now: datetime) -> None:
+    """Reward the referrer of a buyer who received an order."""
+    settle.settle_referral(session, newcomer_id=UUID(payload["buyerId"]), now=now)
+
+
+@periodic(
+    "settle-referrals",
+    queue=queues.WEBHOOKS,
+    schedule="23 * * * *",
+    purpose="Reward referrals whose event was lost, and end referrals without an order in 180 days",
+)
+def settle_due_referrals(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
+    """Settle the pending referrals that are due."""
+    return settle.settle_due_referrals(services.database, now=now)

@@ -39,6 +39,7 @@ AlertIdentifier = Literal[
     "REFUND_STUCK",
     "CHARGE_QUARANTINED",
     "PAYMENT_STALLED",
+    "SMS_LIMIT_REACHED",
 ]
 Severity = Literal["SEV-1", "SEV-2", "SEV-3"]
 # Minutes within which an operator responds, the most severe first.
@@ -108,4 +109,5 @@ ALERT_KINDS: dict[str, AlertKind] = {
     "REFUND_STUCK": AlertKind("SEV-3", MANAGE_FINANCES, texts.REFUND_STUCK),
     "CHARGE_QUARANTINED": AlertKind("SEV-3", MANAGE_FINANCES, texts.CHARGE_QUARANTINED),
     "PAYMENT_STALLED": AlertKind("SEV-3", MANAGE_FINANCES, texts.PAYMENT_STALLED),
+    "SMS_LIMIT_REACHED": AlertKind("SEV-2", MANAGE_PLATFORM, texts.SMS_LIMIT_REACHED),
 }

@@ -414,3 +414,15 @@ RESOLVED_BY_OPERATOR_LINE = "Resolved by an operator at {resolved_at}: {note}"
 RAISED_ONCE_LINE = "The alert was raised once, at {raised_at}."
 RAISED_OFTEN_LINE = "The alert was raised {times} times, first at {raised_at}."
 DETAILS_LINE = "Details: marketplace alerts show {alert_id}"
+SMS_LIMIT_REACHED = AlertTexts(
+    subject="the SMS of a day",
+    meaning=(
+        "The SMS of today cost as much as `SMS_DAILY_LIMIT_NAIRA` allows. Further SMS wait and are tried every"
+        " 15 minutes. Push messages, template messages and e-mails are still sent."
+    ),
+    first_step=(
+        "1. Find the cause: many paid orders, or one person who requests many messages"
+        " (`notification_delivery_logs`). 2. Raise `SMS_DAILY_LIMIT_NAIRA` and restart the workers."
+    ),
+    resolution="Ends by itself on the next day, when an SMS is sent again.",
+)

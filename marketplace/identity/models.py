@@ -35,6 +35,7 @@ class Profile(Timestamped, Base):
             " AND (avatar_image_id IS NULL OR avatar_url IS NULL)",
             name="avatar",
         ),
+        CheckConstraint("language IN ('en', 'pcm')", name="language"),
         CheckConstraint("(role = 'staff') = (staff_role IS NOT NULL)", name="staff_role"),
         CheckConstraint("phone_verified_at IS NULL OR phone IS NOT NULL", name="phone_verified_at"),
         CheckConstraint(
@@ -76,6 +77,7 @@ class Profile(Timestamped, Base):
     )
     role: Mapped[str] = mapped_column(server_default="buyer")
     staff_role: Mapped[str | None] = mapped_column(ForeignKey("admin_roles.role"))
+    language: Mapped[str] = mapped_column(server_default="en")
     badges: Mapped[list[str]] = mapped_column(server_default="{}")
     account_status: Mapped[str] = mapped_column(server_default="active")
     status_reason: Mapped[str | None] = mapped_column(info={"personal": "message"})

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import orjson
+
 from marketplace.infra import texts
 from marketplace.infra.encryption_keys import parse_data_keys, parse_key, parse_signing_secrets
 from marketplace.kernel.env_file import parse_variables
@@ -75,6 +77,17 @@ def _parse_smtp_url(value: str) -> str:
         raise ValueError(
             "must be smtp://user:password@host:port for STARTTLS, or smtps:// for TLS from the start"
         )
+    return value
+
+
+def _parse_service_account(value: str) -> str:
+    try:
+        account = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        account = None
+    needed = ("project_id", "client_email", "private_key", "token_uri")
+    if not isinstance(account, dict) or not all(isinstance(account.get(name), str) for name in needed):
+        raise ValueError(f"must be the JSON key of a service account with {', '.join(needed)}")
     return value
 
 
@@ -241,6 +254,54 @@ class Settings:
     messaging_app_secret: str = _setting(
         "", "The secret with which the messaging provider signs webhooks.", secret=True, required=True
     )
+    messaging_url: str = _setting(
+        "",
+        "The base URL of the messaging provider's Cloud API with its version. Empty means no template messages.",
+        parse=_parse_http_url,
+    )
+    messaging_access_token: str = _setting("", "The access token for MESSAGING_URL.", secret=True)
+    messaging_phone_id: str = _setting("", "The id of the sender's phone number at the messaging provider.")
+    vapid_private_key: str = _setting(
+        "",
+        "The private key of web push (P-256, 32 bytes in base64url). Empty means no web push.",
+        parse=_matching(r"[A-Za-z0-9_-]{43}", "must be 32 bytes in base64url, which are 43 characters"),
+        secret=True,
+    )
+    vapid_contact: str = _setting(
+        "", "The address that push services contact, as mailto:… or https://…. Empty means PUBLIC_BASE_URL."
+    )
+    web_push_url: str = _setting(
+        "",
+        "The base URL of a push service that need not be public, for development.",
+        parse=_parse_http_url,
+    )
+    fcm_credentials: str = _setting(
+        "",
+        "The JSON key of the service account for Firebase Cloud Messaging. Empty means no native push.",
+        parse=_parse_service_account,
+        secret=True,
+    )
+    fcm_url: str = _setting(
+        "https://fcm.googleapis.com", "The base URL of Firebase Cloud Messaging.", parse=_parse_http_url
+    )
+    mail_from: str = _setting(
+        "",
+        "The sender address of notifications by e-mail. Empty means no-reply@ with the host of PUBLIC_BASE_URL.",
+        parse=lambda value: _parse_email_addresses(value)[0],
+    )
+    sms_price_kobo: int = _setting(
+        400, "The price of a part of an SMS, in kobo.", parse=_integer_between(0, 100_000)
+    )
+    sms_daily_limit_naira: int = _setting(
+        20_000,
+        "The limit of the cost of SMS in a day, in naira. SMS wait once the limit is reached.",
+        parse=_integer_between(0, 100_000_000),
+    )
+    client_base_url: str = _setting(
+        "",
+        "The URL of the client application, for links in messages. Empty means PUBLIC_BASE_URL.",
+        parse=_parse_http_url,
+    )
     identity_issuer: str = _setting("", "The required issuer (iss) of access tokens.", required=True)
     identity_audience: str = _setting("campus-marketplace", "The required audience (aud) of access tokens.")
     identity_algorithms: tuple[str, ...] = _setting(
@@ -290,7 +351,7 @@ class Settings:
     )
     smtp_url: str = _setting(
         "",
-        "The mail server for alerts, as smtp://user:password@host:587 (STARTTLS) or smtps://user:password@host:465.",
+        "The mail server for alerts and notifications, as smtp://user:password@host:587 (STARTTLS) or smtps://user:password@host:465.",
         parse=_parse_smtp_url,
         secret=True,
     )
@@ -396,6 +457,16 @@ class Settings:
     def alert_sender(self) -> str:
         """The sender address of alert e-mails."""
         return self.alert_email_from or f"alerts@{urlsplit(self.public_base_url).hostname}"
+
+    @property
+    def mail_sender(self) -> str:
+        """The sender address of notifications by e-mail."""
+        return self.mail_from or f"no-reply@{urlsplit(self.public_base_url).hostname}"
+
+    @property
+    def client_url(self) -> str:
+        """The URL of the client application."""
+        return self.client_base_url or self.public_base_url
 
 
 def variable_name(field_name: str) -> str:

@@ -235,9 +235,13 @@ class RateLimitError(MarketplaceError):
 
 
 class ProviderUnavailableError(MarketplaceError):
-    """An external provider failed or timed out."""
+    """An external provider failed or timed out.
+
+    :ivar may_have_happened: false if the provider certainly did nothing, such as without a connection
+    """
 
     code = "PROVIDER_UNAVAILABLE"
+    may_have_happened: bool = True
 
 
 class ServiceUnavailableError(MarketplaceError):

@@ -12,12 +12,13 @@ from sqlalchemy.orm import Session
 from marketplace.infra.live_events import publish_after_commit
 from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.notifications.feed import FeedItem, live_event_of
+from marketplace.notifications.kinds import KINDS
 from marketplace.notifications.models import Notification
 
 # Statuses from first to last. Reports may arrive in any order, and a delivery overrides a failure.
-STATUS_ORDER = ("queued", "sent", "failed", "delivered", "read")
-# Statuses that a provider reports. This service itself sets the first status, ``queued``.
-PROVIDER_STATUSES = frozenset(STATUS_ORDER[1:])
+STATUS_ORDER = ("queued", "sending", "sent", "failed", "delivered", "read")
+# Statuses that a provider reports. This service itself sets the first two.
+PROVIDER_STATUSES = frozenset(STATUS_ORDER[2:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +31,18 @@ class NewNotification:
     body: str
     link: str | None
     cause: str
+    subject_id: UUID | None = None
 
 
 # Rows are inserted in the order of user ids, so concurrent inserts for the same users cannot deadlock.
 _INSERT_NOTIFICATIONS = Prepared(
     text(
         """
-        INSERT INTO notifications (user_id, type, title, body, link, cause, created_at)
-        SELECT user_id, type, title, body, link, cause, :now FROM unnest(
+        INSERT INTO notifications (user_id, type, title, body, link, cause, subject_id, created_at, deliver_at)
+        SELECT user_id, type, title, body, link, cause, subject_id, :now, :now FROM unnest(
             CAST(:users AS uuid[]), CAST(:types AS text[]), CAST(:titles AS text[]), CAST(:bodies AS text[]),
-            CAST(:links AS text[]), CAST(:causes AS text[])
-        ) AS new_rows (user_id, type, title, body, link, cause)
+            CAST(:links AS text[]), CAST(:causes AS text[]), CAST(:subjects AS uuid[])
+        ) AS new_rows (user_id, type, title, body, link, cause, subject_id)
         ORDER BY user_id, cause
         ON CONFLICT (user_id, cause) DO NOTHING
         RETURNING id, user_id, type, title, body, link, created_at, CAST(NULL AS timestamptz) AS read_at
@@ -54,6 +56,8 @@ def notify_all(session: Session, *, notifications: Sequence[NewNotification], no
 
     :param notifications: no user has the same cause twice
     """
+    for notification in notifications:
+        _ensure_registered(notification.type)
     rows = _INSERT_NOTIFICATIONS.all(
         session,
         users=[notification.user_id for notification in notifications],
@@ -62,6 +66,7 @@ def notify_all(session: Session, *, notifications: Sequence[NewNotification], no
         bodies=[notification.body for notification in notifications],
         links=[notification.link for notification in notifications],
         causes=[notification.cause for notification in notifications],
+        subjects=[notification.subject_id for notification in notifications],
         now=now,
     )
     for row in rows:
@@ -74,7 +79,17 @@ _INSERT_NOTIFICATION = Statement(
     insert(Notification)
     .on_conflict_do_nothing(index_elements=("user_id", "cause"))
     .returning(Notification.id),
-    columns=("user_id", "type", "title", "body", "link", "cause", "former_contact_id", "created_at"),
+    columns=(
+        "user_id",
+        "type",
+        "title",
+        "body",
+        "link",
+        "cause",
+        "former_contact_id",
+        "created_at",
+        "deliver_at",
+    ),
 )
 
 
@@ -90,9 +105,9 @@ def notify(
     now: datetime,
     former_contact_id: UUID | None = None,
 ) -> UUID | None:
-    """Write a notification for a user, in the transaction of the cause.
+    """Write a notification for a user, in the transaction of the cause. A task delivers it by the user's channels.
 
-    :param type: the kind of notification, such as ``order_paid``
+    :param type: a registered kind of notification, such as ``order_paid``
     :param title: a few words
     :param body: a few sentences without secrets
     :param link: a path of the client application
@@ -100,6 +115,7 @@ def notify(
     :param former_contact_id: the former contact to send to, instead of the feed
     :return: the notification's id; none if the user was already notified of the cause
     """
+    _ensure_registered(type)
     notification_id: UUID | None = _INSERT_NOTIFICATION.scalar(
         session,
         user_id=user_id,
@@ -110,6 +126,7 @@ def notify(
         cause=cause,
         former_contact_id=former_contact_id,
         created_at=now,
+        deliver_at=now,
     )
     if notification_id is not None and former_contact_id is None:
         item = FeedItem(
@@ -117,6 +134,11 @@ def notify(
         )
         publish_after_commit(session, live_event_of(item, user_id=user_id))
     return notification_id
+
+
+def _ensure_registered(kind: str) -> None:
+    if kind not in KINDS:
+        raise LookupError(f"{kind} is not a registered kind of notification")
 
 
 # An earlier status of a message never undoes a later one.

@@ -11,3 +11,19 @@ EVENTS_UNAVAILABLE = (
     "Live events are unavailable. Read the lists instead, and connect again in a few seconds."
 )
 INVALID_LAST_EVENT_ID = "Must be the id of an event of this stream."
+# SMS with the delivery PIN, by language. One part of an SMS has 160 characters.
+PIN_SMS = {
+    "en": (
+        "Campus Marketplace: the delivery PIN of order {order_number} is {pin}."
+        " Give the PIN to the seller only after you have the item."
+    ),
+    "pcm": (
+        "Campus Marketplace: {pin} na the PIN for order {order_number}."
+        " No give seller the PIN until you don collect your thing."
+    ),
+}
+SMS_TEXT = "{title}. {body}"
+EMAIL_FOOTER = "You receive this e-mail because you have an account on Campus Marketplace."
+INVALID_UNSUBSCRIBE_TOKEN = "Must be the token of a link in an e-mail."  # noqa: S105 - a message
+SMS_LIMIT_TITLE = "The limit of the SMS cost of a day is reached"
+SMS_LIMIT_RESOLVED = "SMS are sent again."

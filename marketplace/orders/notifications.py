@@ -34,6 +34,7 @@ def notify_order_paid(session: Session, *, order: LockedOrder, now: datetime) ->
                 texts.ORDER_PAID_BODY.format(order_number=order.number),
                 link,
                 cause,
+                subject_id=order.id,
             ),
         ],
         now=now,

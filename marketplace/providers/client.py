@@ -16,7 +16,11 @@ from marketplace.providers import texts
 
 _log = structlog.get_logger(__name__)
 _CONNECT_TIMEOUT_SECONDS = 3.0
+_JSON_HEADERS = {"Content-Type": "application/json"}
 _MAX_RESPONSE_BYTES = 4 * 1024 * 1024
+# Errors before the request was sent, and statuses of providers that did nothing.
+_NOT_SENT = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
+_NOT_DONE = frozenset({429, 503})
 
 
 class ProviderRefusedError(Exception):
@@ -93,14 +97,29 @@ class ProviderClient:
         """
         return self._call("GET", f"{path}?{urlencode(params)}" if params else path)
 
-    def post(self, path: str, body: dict[str, Any]) -> Any:
+    def post(self, path: str, body: dict[str, Any], *, headers: dict[str, str] | None = None) -> Any:
         """Post JSON to the provider without retries.
 
+        :param headers: further headers of this request
         :return: the JSON body
         :raises ProviderRefusedError: the provider refused the request and did nothing
         :raises ProviderUnavailableError: no valid response in time; the outcome is unknown
         """
-        return self._call("POST", path, body=body)
+        return self._call("POST", path, body=orjson.dumps(body), headers=_JSON_HEADERS | (headers or {}))
+
+    def post_content(self, url: str, content: bytes, *, headers: dict[str, str]) -> None:
+        """Post content without retries to a URL whose response has only a status. The URL can be a secret.
+
+        :param url: relative to the base URL
+        :raises ProviderRefusedError: the provider refused the request and did nothing
+        :raises ProviderUnavailableError: no response in time
+        """
+        try:
+            self._call("POST", url, read=self._ensure_success, body=content, headers=headers, logged_path="")
+        except ProviderUnavailableError as error:
+            # The cause names the URL.
+            error.__cause__ = None
+            raise error from None
 
     def post_without_reply(self, path: str, body: dict[str, Any]) -> None:
         """Post JSON without retries to a provider whose response has only a status.
@@ -110,10 +129,7 @@ class ProviderClient:
         :raises ProviderRefusedError: the provider refused the request and did nothing
         :raises ProviderUnavailableError: no response in time; the outcome is unknown
         """
-        try:
-            self._call("POST", path, read=self._ensure_success, body=body)
-        except ProviderUnavailableError as error:
-            raise ProviderUnavailableError(error.detail) from None
+        self.post_content(path, orjson.dumps(body), headers=_JSON_HEADERS)
 
     def _call(
         self,
@@ -121,7 +137,9 @@ class ProviderClient:
         path: str,
         *,
         read: Callable[[int, bytes], Any] | None = None,
-        body: dict[str, Any] | None = None,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        logged_path: str | None = None,
     ) -> Any:
         started_at = time.perf_counter()
         status: int | None = None
@@ -129,10 +147,8 @@ class ProviderClient:
             response = self._pool.request(
                 method,
                 f"{self._base_url}{path}",
-                body=None if body is None else orjson.dumps(body),
-                headers=self._headers
-                if body is None
-                else {"Content-Type": "application/json", **self._headers},
+                body=body,
+                headers={**(headers or {}), **self._headers},
                 retries=self._retry,
                 redirect=False,
                 preload_content=False,
@@ -144,13 +160,14 @@ class ProviderClient:
             return (read or self._read)(status, content)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             cause = error.reason if isinstance(error, urllib3.exceptions.MaxRetryError) else error
-            raise self._unavailable_error(type(cause).__name__) from error
+            was_sent = not isinstance(cause, _NOT_SENT)
+            raise self._unavailable_error(type(cause).__name__, may_have_happened=was_sent) from error
         finally:
             _log.info(
                 "provider called",
                 provider=self._provider,
                 providerMethod=method,
-                providerPath=path.partition("?")[0],
+                providerPath=path.partition("?")[0] if logged_path is None else logged_path,
                 status=status,
                 durationMs=round((time.perf_counter() - started_at) * 1000, 1),
             )
@@ -168,11 +185,15 @@ class ProviderClient:
     def _ensure_success(self, status: int, body: Any) -> None:
         if 400 <= status < 500 and status not in (408, 429):
             fields = body if isinstance(body, dict) else {}
+            if isinstance(fields.get("error"), dict):
+                fields = fields["error"]
             message, code = (str(fields.get(name) or "") for name in ("message", "code"))
             raise ProviderRefusedError(self._provider, status, message, code)
         if not 200 <= status < 300:
-            raise self._unavailable_error(f"status {status}")
+            raise self._unavailable_error(f"status {status}", may_have_happened=status not in _NOT_DONE)
 
-    def _unavailable_error(self, reason: str) -> ProviderUnavailableError:
+    def _unavailable_error(self, reason: str, *, may_have_happened: bool = True) -> ProviderUnavailableError:
         _log.warning("provider unavailable", provider=self._provider, reason=reason)
-        return ProviderUnavailableError(texts.PROVIDER_UNAVAILABLE.format(provider=self._provider))
+        error = ProviderUnavailableError(texts.PROVIDER_UNAVAILABLE.format(provider=self._provider))
+        error.may_have_happened = may_have_happened
+        return error

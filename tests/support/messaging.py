@@ -96,8 +96,8 @@ def log_delivery(session: Session, **values: Any) -> str:
     provider_message_id = unique_message_id()
     session.execute(
         text(
-            "INSERT INTO notification_delivery_logs (channel, provider_message_id, status)"
-            " VALUES ('messaging', :id, :status)"
+            "INSERT INTO notification_delivery_logs (channel, provider_message_id, status, due_at)"
+            " VALUES ('messaging', :id, :status, now())"
         ),
         {"id": provider_message_id, "status": "queued"} | values,
     )

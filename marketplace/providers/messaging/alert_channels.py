@@ -1,33 +1,23 @@
 """Channels for alerts: a chat with an incoming webhook, and e-mail to each recipient."""
 
-import contextlib
 import hashlib
-import smtplib
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import format_datetime
 from typing import Protocol
-from urllib.parse import unquote, urlsplit
-
-import structlog
 
 from marketplace.infra.circuit_breaker import CircuitBreaker
 from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import system_clock
-from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.client import ProviderClient, ProviderRefusedError
-
-_log = structlog.get_logger(__name__)
+from marketplace.providers.messaging.mail_server import MailServer
 
 CHAT, EMAIL = "chat", "email"
 # The kinds of channels. Each e-mail recipient is a separate channel, so that a retry reaches only that recipient.
 CHANNELS = (CHAT, EMAIL)
 
-# Per connection and per server response. Sending a mail takes about ten responses.
 _TIMEOUT_SECONDS = 10.0
-_MAIL_SERVER_NAME = "mail server"
 _MARKUP_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
@@ -71,72 +61,26 @@ class ChatChannel:
 
 
 class EmailChannel:
-    """An e-mail recipient, reached through a mail submission server.
-
-    ``smtps://`` uses TLS from the start. ``smtp://`` uses STARTTLS if the server offers STARTTLS. A password is never
-    sent without encryption.
-    """
+    """An e-mail recipient, reached through a mail submission server."""
 
     def __init__(self, settings: Settings, *, recipient: str) -> None:
         """Create the channel of a recipient.
 
         :param recipient: an address in ``settings.alert_email_to``; the mail's To header lists all addresses
         """
-        server = urlsplit(settings.smtp_url)
         self.minimum_severity = settings.alert_email_severity
         self._recipient = recipient
         self._all_recipients = settings.alert_email_to
         self._sender = settings.alert_sender
-        self._tls = server.scheme == "smtps"
-        self._host = server.hostname or ""
-        self._port = server.port or (465 if self._tls else 587)  # the ports of mail submission
-        self._user, self._password = unquote(server.username or ""), unquote(server.password or "")
+        self._server = MailServer(settings.smtp_url)
 
     def send(self, message: AlertMessage) -> None:
         """Send a message to the recipient.
 
         :raises ProviderRefusedError: the server refused this recipient or this mail
-        :raises ProviderUnavailableError: the server is unavailable or refused the session
+        :raises ProviderUnavailableError: the server is unavailable, refused the session or asks for a later attempt
         """
-        # Error messages of the server can contain addresses, so errors do not chain to the cause.
-        try:
-            connection = self._connect()
-            try:
-                self._log_in(connection)
-                connection.send_message(self._compose_mail(message), self._sender, [self._recipient])
-                # The server has accepted the mail. An error on QUIT must not cause a second mail.
-                with contextlib.suppress(smtplib.SMTPException, OSError):
-                    connection.quit()
-            finally:
-                connection.close()
-        except smtplib.SMTPRecipientsRefused as error:
-            [(status, _)] = error.recipients.values()
-            raise _mail_refused_error(status) from None
-        except smtplib.SMTPDataError as error:
-            raise _mail_refused_error(error.smtp_code) from None
-        except (smtplib.SMTPException, OSError) as error:
-            _log.warning("provider unavailable", provider=_MAIL_SERVER_NAME, reason=type(error).__name__)
-            raise ProviderUnavailableError("The mail server did not accept the message.") from None
-
-    def _connect(self) -> smtplib.SMTP:
-        # Without an explicit name, smtplib looks up the host name, which can be slow.
-        name = self._sender.rpartition("@")[2]
-        if self._tls:
-            context = ssl.create_default_context()
-            return smtplib.SMTP_SSL(self._host, self._port, name, timeout=_TIMEOUT_SECONDS, context=context)
-        return smtplib.SMTP(self._host, self._port, name, timeout=_TIMEOUT_SECONDS)
-
-    def _log_in(self, connection: smtplib.SMTP) -> None:
-        connection.ehlo()
-        encrypted = self._tls
-        if not encrypted and connection.has_extn("starttls"):
-            connection.starttls(context=ssl.create_default_context())
-            connection.ehlo()
-            encrypted = True
-        if self._user:
-            if not encrypted:
-                raise smtplib.SMTPNotSupportedError("no password without encryption")
-            connection.login(self._user, self._password)
+        self._server.send(self._compose_mail(message), sender=self._sender, recipient=self._recipient)
 
     def _compose_mail(self, message: AlertMessage) -> EmailMessage:
         mail = EmailMessage()
@@ -149,11 +93,6 @@ class EmailChannel:
         mail["Auto-Submitted"] = "auto-generated"
         mail.set_content(message.text)
         return mail
-
-
-def _mail_refused_error(status: int) -> ProviderRefusedError:
-    _log.warning("mail refused", status=status)
-    return ProviderRefusedError(_MAIL_SERVER_NAME, status, "")
 
 
 def email_channel_name(address: str) -> str:

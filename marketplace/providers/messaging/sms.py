@@ -24,6 +24,25 @@ class SentSms:
     message_id: str
 
 
+# Characters of the GSM 7-bit alphabet (3GPP TS 23.038); those after the blank take two places.
+_GSM_CHARACTERS = frozenset(
+    " !\"#%&'()*+,-./0123456789:;<=>?@$_\n\rABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+    "\u00a1\u00a3\u00a4\u00a5\u00a7\u00bf\u00c4\u00c5\u00c6\u00c7\u00c9\u00d1\u00d6\u00d8\u00dc\u00df"
+    "\u00e0\u00e4\u00e5\u00e6\u00e8\u00e9\u00ec\u00f1\u00f2\u00f6\u00f8\u00f9\u00fc"
+    "\u0393\u0394\u0398\u039b\u039e\u03a0\u03a3\u03a6\u03a8\u03a9"
+)
+_GSM_EXTENSION = frozenset("^{}\\[~]|\u20ac")
+
+
+def count_parts(text: str) -> int:
+    """Return the number of parts of an SMS: 160 places, or 153 in each of several parts; 70 and 67 with Unicode."""
+    if all(character in _GSM_CHARACTERS or character in _GSM_EXTENSION for character in text):
+        length, single, part = len(text) + sum(character in _GSM_EXTENSION for character in text), 160, 153
+    else:
+        length, single, part = len(text.encode("utf-16-be")) // 2, 70, 67
+    return 1 if length <= single else -(-length // part)
+
+
 class SmsGateway:
     """A client of the SMS gateway."""
 

@@ -1,0 +1,1 @@
+"""Delivery of notifications by push, messages, SMS and e-mail."""
