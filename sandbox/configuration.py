@@ -13,6 +13,7 @@ from typing import Any
 from marketplace.kernel.env_file import format_variables
 from sandbox.files import write_private
 from sandbox.ports import HOST, PortReservation, reserve_ports
+from sandbox.providers.inbox.service_account import make_private_key, make_service_account
 from sandbox.servers import OBJECT_STORAGE_PAIRED_PORTS, OBJECT_STORAGE_PORTS
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -33,6 +34,7 @@ _PASSED_ON = (
         "GATEWAY_",
         "IDENTITY_",
     ),
+    *("CLIENT_", "FCM_", "MAIL_", "VAPID_", "WEB_PUSH_"),
     *("LOG_", "MESSAGING_", "PUSH_", "RATE_", "SENTRY_", "SMS_", "SMTP_"),
 )
 
@@ -110,6 +112,7 @@ class Configuration:
     sandbox_ai: bool
     sandbox_chat: bool
     sandbox_sms: bool
+    sandbox_inbox: bool
 
     @property
     def uses_sandbox(self) -> bool:
@@ -121,6 +124,7 @@ class Configuration:
                 self.sandbox_ai,
                 self.sandbox_chat,
                 self.sandbox_sms,
+                self.sandbox_inbox,
             )
         )
 
@@ -185,6 +189,7 @@ def configure(environ: Mapping[str, str], layout: Layout) -> tuple[Configuration
         sandbox_ai=not environ.get("AI_URL"),
         sandbox_chat=not environ.get("ALERT_CHAT_URL"),
         sandbox_sms=not environ.get("SMS_URL"),
+        sandbox_inbox=not environ.get("MESSAGING_URL"),
     )
     return configuration, reservation
 
@@ -205,6 +210,7 @@ def _require_companions(environ: Mapping[str, str]) -> None:
         "GATEWAY_URL": ("GATEWAY_SECRET_KEY",),
         "AI_URL": ("AI_KEY",),
         "SMS_URL": ("SMS_API_KEY",),
+        "MESSAGING_URL": ("MESSAGING_ACCESS_TOKEN", "MESSAGING_PHONE_ID"),
     }
     for name, companions in needed.items():
         missing = [companion for companion in companions if not environ.get(companion)]
@@ -248,6 +254,15 @@ def _variables(
         "AI_KEY": own["ai_key"],
         "SMS_URL": f"{providers}/sms",
         "SMS_API_KEY": own["sms_api_key"],
+        "VAPID_PRIVATE_KEY": own["vapid_private_key"],
+        "WEB_PUSH_URL": f"{providers}/inbox/push",
+        "FCM_CREDENTIALS": make_service_account(f"{providers}/inbox/fcm/token", key=own["fcm_private_key"]),
+        "FCM_URL": f"{providers}/inbox/fcm",
+        "MESSAGING_URL": f"{providers}/inbox/cloud/v23.0",
+        "MESSAGING_ACCESS_TOKEN": own["messaging_access_token"],
+        "MESSAGING_PHONE_ID": "100200300",
+        "SMTP_URL": f"smtp://{HOST}:{ports['mail']}",
+        "SANDBOX_MAIL_PORT": str(ports["mail"]),
         # Without an app secret, a simulated messaging provider need not sign its requests.
         "MESSAGING_VERIFY_TOKEN": own["messaging_verify_token"],
         "ALERT_CHAT_URL": f"{providers}/chat/hook",
@@ -284,6 +299,8 @@ def _load_secrets(path: Path) -> dict[str, str]:
         "ai_key": f"sk_test_{secrets.token_hex(20)}",
         "sms_api_key": f"sk_test_{secrets.token_hex(20)}",
         "messaging_verify_token": secrets.token_hex(16),
+        "messaging_access_token": secrets.token_hex(24),
+        "vapid_private_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).rstrip(b"=").decode(),
         "functions_key": secrets.token_hex(24),
         "functions_signing_secret": f"v1,whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}",
         "delivery_pin_key": secrets.token_hex(24),
@@ -292,13 +309,16 @@ def _load_secrets(path: Path) -> dict[str, str]:
         "blind_index_key": base64.b64encode(secrets.token_bytes(32)).decode(),
     }
     merged = made | known
+    if "fcm_private_key" not in merged:
+        # Generating the key takes longer than the other secrets together.
+        merged["fcm_private_key"] = make_private_key()
     if merged != known:
         write_private(path, json.dumps(merged, indent=2))
     return merged
 
 
 def _reserve(port: int, path: Path) -> PortReservation:
-    names = ("database", "cache", *OBJECT_STORAGE_PORTS, "providers", "web", "waiting")
+    names = ("database", "cache", *OBJECT_STORAGE_PORTS, "providers", "mail", "web", "waiting")
     remembered = {name: number for name, number in _read_json(path).items() if isinstance(number, int)}
     # Stacks of different data directories search from different ports. A restarting process leaves its port free for
     # a moment, and another stack must not take that port.

@@ -75,6 +75,7 @@ def banner(configuration: Configuration, *, seconds: float) -> list[str]:
         ),
         ("AI moderation", _describe_address(variables["AI_URL"], sandbox=configuration.sandbox_ai)),
         ("SMS", _describe_address(variables["SMS_URL"], sandbox=configuration.sandbox_sms)),
+        ("Messages", _describe_inbox(configuration)),
         ("Alerts", _describe_alert_destination(configuration)),
         ("Logs", str(configuration.layout.logs)),
     ]
@@ -103,6 +104,14 @@ def _describe_alert_destination(configuration: Configuration) -> str:
         if configuration.sandbox_chat
         else "chat of ALERT_CHAT_URL"
     )
+
+
+def _describe_inbox(configuration: Configuration) -> str:
+    """Describe where people's push messages, template messages and e-mails are shown."""
+    push_url = configuration.variables["WEB_PUSH_URL"]
+    if not configuration.sandbox_inbox:
+        return f"{configuration.variables['MESSAGING_URL']} (external)"
+    return f"{push_url.removesuffix('push')} (sandbox inbox)"
 
 
 def _describe_address(address: str, *, sandbox: bool) -> str:

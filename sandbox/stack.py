@@ -163,7 +163,7 @@ def _start(
     for server, names in services.servers():
         supervisor.add_server(server, before_binding=partial(reservation.release, *names))
     if configuration.uses_sandbox:
-        reservation.release("providers")
+        reservation.release("providers", "mail")
         supervisor.add_service(services.providers(), stops_late=True)
     supervisor.wait_for_servers()
     _prepare(configuration, services, console, signals=signals)

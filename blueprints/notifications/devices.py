@@ -11,7 +11,7 @@ from blueprints.http import (
     Deleted,
     SharedLimit,
 )
-from blueprints.notifications.schemas import DeviceView, RegisterDevice
+from blueprints.notifications.schemas import DeviceView, PushKey, RegisterDevice
 from marketplace.notifications import devices
 from marketplace.notifications.models import UserDevice
 
@@ -31,8 +31,15 @@ def register_device(ctx: Context, body: dict[str, Any]) -> UserDevice:
         else devices.WebPushSubscription(endpoint=subscription["endpoint"], **subscription["keys"]),
         token=body.get("token"),
         now=ctx.now,
+        local_push_url=ctx.services.settings.web_push_url,
     )
     return device
+
+
+@area.get("/push-key", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=PushKey)
+def get_push_key(ctx: Context) -> dict[str, str | None]:
+    """Get the server's public key, which a browser needs to subscribe (`applicationServerKey`)."""
+    return {"public_key": ctx.services.settings.vapid_public_key}
 
 
 @area.get("", auth=AUTHENTICATED_ANY_STATUS, limit=SharedLimit.CALLER_TIER, reply=DeviceView(many=True))

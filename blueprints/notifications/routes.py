@@ -8,6 +8,7 @@ from flask import Response, request
 from blueprints.http import (
     AUTHENTICATED,
     AUTHENTICATED_ANY_STATUS,
+    PUBLIC,
     Context,
     ContractBlueprint,
     SharedLimit,
@@ -18,6 +19,8 @@ from blueprints.notifications.schemas import (
     MarkAllRead,
     NotificationView,
     UnreadNotifications,
+    Unsubscribed,
+    UnsubscribeQuery,
 )
 from blueprints.notifications.stream import stream_response
 from marketplace.infra.live_events import LiveEvent
@@ -26,6 +29,7 @@ from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.paging import Page
 from marketplace.notifications import feed, texts
 from marketplace.notifications.live_streams import TooManyStreamsError
+from marketplace.notifications.unsubscribe import unsubscribe
 
 area = ContractBlueprint("notifications", "/api/notifications", "Your notifications")
 
@@ -65,6 +69,19 @@ def mark_all_notifications_read(ctx: Context, body: dict[str, Any]) -> dict[str,
     """Mark your notifications as read. Send `upToId` to keep later notifications unread."""
     unread = feed.mark_all_read(ctx.session, user_id=ctx.user.id, up_to_id=body.get("up_to_id"), now=ctx.now)
     return {"unread_count": unread}
+
+
+@area.post(
+    "/unsubscribe",
+    auth=PUBLIC,
+    limit="30/minute",
+    query=UnsubscribeQuery,
+    reply=Unsubscribed,
+)
+def unsubscribe_from_emails(ctx: Context, query: dict[str, Any]) -> dict[str, Any]:
+    """Turn off e-mails of a kind, by the token of a link in an e-mail (RFC 8058). A second call changes nothing."""
+    kind = unsubscribe(ctx.session, token=query["token"], key=ctx.services.settings.cursor_key)
+    return {"kind": kind, "email": False}
 
 
 @area.get(

@@ -16,10 +16,12 @@ from blueprints.http.fields import (
     Identified,
     Schema,
     SingleLineText,
+    StrictBoolean,
     StrictInteger,
     Timestamp,
     Uuid,
 )
+from marketplace.identity.preferences import KINDS
 from marketplace.kernel import demo_ids
 from marketplace.notifications import devices, feed, texts
 
@@ -87,6 +89,23 @@ class UnreadNotifications(Schema):
     unread_count = _unread_count()
 
 
+class UnsubscribeQuery(Schema):
+    """The token of a link in an e-mail."""
+
+    token = fields.String(
+        required=True,
+        validate=validate.Length(max=400),
+        metadata=doc("Token of the link.", "WyIwMTkzIiwiZmF2b3JpdGVzIl0.7u2Jx1"),
+    )
+
+
+class Unsubscribed(Schema):
+    """The preference that is off now."""
+
+    kind = Choice(*KINDS, required=True, metadata=doc("Kind of the messages.", "favorites"))
+    email = StrictBoolean(required=True, metadata=doc("False: no e-mails of this kind.", False))
+
+
 class SubscriptionKeys(Schema):
     """The keys of a browser's subscription, in base64url."""
 
@@ -145,6 +164,16 @@ class RegisterDevice(Schema):
         )
         if data.get(needed) is None or data.get(other) is not None:
             raise marshmallow.ValidationError(texts.SUBSCRIPTION_REQUIRED, needed)
+
+
+class PushKey(Schema):
+    """The key of the server for web push."""
+
+    public_key = fields.String(
+        required=True,
+        allow_none=True,
+        metadata=doc("Public key in base64url; null while web push is not configured.", _EXAMPLE_P256DH),
+    )
 
 
 class DeviceView(Identified):

@@ -4,6 +4,9 @@ import base64
 import binascii
 import re
 
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
 
 def parse_data_keys(value: str) -> dict[str, bytes]:
     """Parse DATA_ENCRYPTION_KEYS: comma-separated ``id:base64`` pairs. The first key encrypts.
@@ -63,3 +66,15 @@ def _parse_signing_secret(secret: str) -> bytes:
     if not 24 <= len(key) <= 64:
         raise ValueError("must be whsec_ and 24 to 64 bytes in base64, such as v1,whsec_...")
     return key
+
+
+def derive_public_point(private_key: str) -> str:
+    """Derive the public key of a private key of the curve P-256.
+
+    :param private_key: 32 bytes in base64url without padding
+    :return: the public key as an uncompressed point in base64url without padding
+    """
+    number = int.from_bytes(base64.urlsafe_b64decode(f"{private_key}="))
+    key = ec.derive_private_key(number, ec.SECP256R1()).public_key()
+    point = key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+    return base64.urlsafe_b64encode(point).rstrip(b"=").decode()

@@ -13,7 +13,12 @@ from urllib.parse import urlsplit
 import orjson
 
 from marketplace.infra import texts
-from marketplace.infra.encryption_keys import parse_data_keys, parse_key, parse_signing_secrets
+from marketplace.infra.encryption_keys import (
+    derive_public_point,
+    parse_data_keys,
+    parse_key,
+    parse_signing_secrets,
+)
 from marketplace.kernel.env_file import parse_variables
 from marketplace.kernel.origins import AllowedOrigins, parse_origins
 
@@ -462,6 +467,11 @@ class Settings:
     def mail_sender(self) -> str:
         """The sender address of notifications by e-mail."""
         return self.mail_from or f"no-reply@{urlsplit(self.public_base_url).hostname}"
+
+    @cached_property
+    def vapid_public_key(self) -> str | None:
+        """The public key of web push as an uncompressed point in base64url; none without web push."""
+        return derive_public_point(self.vapid_private_key) if self.vapid_private_key else None
 
     @property
     def client_url(self) -> str:

@@ -44,12 +44,14 @@ class WebPushSubscription:
     p256dh: str
     auth: str
 
-    def check(self) -> None:
+    def check(self, *, local_push_url: str) -> None:
         """Check the address and the keys.
 
+        :param local_push_url: as in ``register_device``
         :raises ValidationError: a field is faulty
         """
-        if not _is_public_https_url(self.endpoint):
+        is_local = bool(local_push_url) and self.endpoint.startswith(f"{local_push_url}/")
+        if not is_local and not _is_public_https_url(self.endpoint):
             raise ValidationError.of("subscription.endpoint", texts.INVALID_ENDPOINT)
         point = _decode(self.p256dh)
         if point is None or len(point) != _POINT_BYTES or not _is_on_curve(point):
@@ -67,6 +69,7 @@ def register_device(
     subscription: WebPushSubscription | None,
     token: str | None,
     now: datetime,
+    local_push_url: str = "",
 ) -> tuple[UserDevice, bool]:
     """Register a device for push notifications. A known device moves to this account.
 
@@ -75,13 +78,14 @@ def register_device(
     :param name: label of the device
     :param subscription: of a browser; none for a native app
     :param token: of a native app (Firebase Cloud Messaging); none for a browser
+    :param local_push_url: the base URL of a push service that need not be public, for development
     :return: the device, and whether the device is new to this account
     :raises ValidationError: the subscription is faulty
     """
     # One account at a time, so that concurrent registrations keep the limit.
     lock_profile(session, user_id=user_id)
     if subscription is not None:
-        subscription.check()
+        subscription.check(local_push_url=local_push_url)
         kind, identity, host = WEB_PUSH, subscription.endpoint, urlsplit(subscription.endpoint).hostname
         content = orjson.dumps(vars(subscription)).decode()
     elif token is not None:

@@ -36,6 +36,10 @@ SETTINGS_HELP = """environment:
   CORS_ORIGINS            browser pages that may call the identity provider (empty: none)
   AI_KEY                  API key of the AI provider (empty: no key needed)
   SMS_API_KEY             API key of the SMS gateway (empty: any key)
+  FCM_CREDENTIALS         JSON key of the service account for native push (empty: a new key)
+  MESSAGING_ACCESS_TOKEN  access token of the messaging provider (empty: any token)
+  MESSAGING_APP_SECRET    secret that signs receipts (empty: unsigned)
+  SANDBOX_MAIL_PORT       port of the mail server (any free port)
 """
 
 
@@ -47,7 +51,8 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m sandbox.providers",
         description="The sandbox payment gateway (/gateway), identity provider (/identity), AI provider (/ai),"
-        " chat (/chat) and SMS gateway (/sms).",
+        " chat (/chat), SMS gateway (/sms), and the push services, messaging provider and mail server of people's"
+        " messages (/inbox).",
         epilog=SETTINGS_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -74,6 +79,7 @@ def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
             ai=server.ai_url,
             chat=server.chat_url,
             sms=server.sms_url,
+            inbox=server.inbox_url,
         )
         stop.wait()
     log.info("sandbox providers stopped")
@@ -94,6 +100,10 @@ def _server(options: argparse.Namespace, environment: Mapping[str, str]) -> Prov
         audience=environment.get("IDENTITY_AUDIENCE") or DEFAULT_AUDIENCE,
         ai_key=environment.get("AI_KEY", ""),
         sms_key=environment.get("SMS_API_KEY", ""),
+        fcm_credentials=environment.get("FCM_CREDENTIALS", ""),
+        messaging_token=environment.get("MESSAGING_ACCESS_TOKEN", ""),
+        messaging_secret=environment.get("MESSAGING_APP_SECRET", ""),
+        mail_port=int(environment.get("SANDBOX_MAIL_PORT") or 0),
         cors_origins=_origins(environment.get("CORS_ORIGINS", "")),
         fee_bearer=_fee_bearer(fee_bearer),
         retry_scale=_number(environment, "SANDBOX_RETRY_SCALE", context.DEFAULT_RETRY_SCALE),

@@ -1,5 +1,6 @@
 """The server of all simulated providers, in one process and on one port."""
 
+import json
 import socket
 import threading
 from collections.abc import Iterable
@@ -32,6 +33,10 @@ from sandbox.providers.gateway.context import (
 )
 from sandbox.providers.identity.app import create_app as create_identity_app
 from sandbox.providers.identity.context import Identity
+from sandbox.providers.inbox.app import create_app as create_inbox_app
+from sandbox.providers.inbox.context import Inbox
+from sandbox.providers.inbox.mail import MailServer
+from sandbox.providers.inbox.service_account import make_service_account, process_key
 from sandbox.providers.sms.app import create_app as create_sms_app
 from sandbox.providers.sms.context import SmsGateway
 from sandbox.providers.store import Store
@@ -44,6 +49,7 @@ IDENTITY_SCHEMA_VERSION = 1
 DEFAULT_AUDIENCE = "campus-marketplace"
 DEFAULT_PUBLIC_BASE_URL = "http://127.0.0.1:8000"
 WEBHOOK_PATH = "/api/payments/webhook"
+MESSAGING_WEBHOOK_PATH = "/api/whatsapp/webhook"
 
 # Far more than 50 concurrent clients. A higher number indicates a mistake, which the limit makes visible.
 MAXIMUM_REQUESTS_AT_ONCE = 256
@@ -153,6 +159,10 @@ class ProvidersServer:
         webhook_timeout_seconds: float = DEFAULT_WEBHOOK_TIMEOUT_SECONDS,
         ai_key: str = "",
         sms_key: str = "",
+        fcm_credentials: str = "",
+        messaging_token: str = "",
+        messaging_secret: str = "",
+        mail_port: int = 0,
         cors_origins: tuple[str, ...] = (),
         clock: Clock = system_clock,
     ) -> None:
@@ -164,6 +174,10 @@ class ProvidersServer:
         :param public_base_url: address of the application that uses the providers
         :param ai_key: the AI provider's API key; empty means that no key is needed
         :param sms_key: the SMS gateway's API key; empty means that any key is accepted
+        :param fcm_credentials: the JSON key of a service account for native push; empty generates a key
+        :param messaging_token: the messaging provider's access token; empty means that any token is accepted
+        :param messaging_secret: the secret that signs receipts; empty means unsigned receipts
+        :param mail_port: the port of the mail server; 0 means any free port
         :param cors_origins: origins of the browser pages that may call the identity provider
         :param public_url: the providers' address for clients, if a proxy is in front
         :raises PortUnavailableError: the server cannot listen on the address
@@ -184,6 +198,21 @@ class ProvidersServer:
         self.chat = Chat(hang_seconds=hang_seconds, stopping=self._stopping)
         self.ai = AiProvider(key=ai_key, hang_seconds=hang_seconds, stopping=self._stopping)
         self.sms = SmsGateway(key=sms_key, hang_seconds=hang_seconds, stopping=self._stopping)
+        self.inbox_url = f"{self.url}/inbox"
+        self.fcm_credentials = fcm_credentials or make_service_account(
+            f"{self.inbox_url}/fcm/token", key=process_key()
+        )
+        self.inbox = Inbox(
+            hang_seconds=hang_seconds,
+            stopping=self._stopping,
+            service_account=json.loads(self.fcm_credentials),
+            access_token=messaging_token,
+            receipts_url=f"{public_base_url.rstrip('/')}{MESSAGING_WEBHOOK_PATH}",
+            app_secret=messaging_secret,
+            url=self.inbox_url,
+        )
+        self._mail_server = MailServer(self.inbox, host=host, port=mail_port)
+        self.smtp_url = f"smtp://{shown_host}:{self._mail_server.port}"
         self._stores: list[Store] = []
         self._thread: threading.Thread | None = None
         try:
@@ -222,6 +251,7 @@ class ProvidersServer:
                         "/ai": create_ai_app(self.ai),
                         "/chat": create_chat_app(self.chat),
                         "/sms": create_sms_app(self.sms),
+                        "/inbox": create_inbox_app(self.inbox, self.sms),
                     },
                 )
             )
@@ -245,12 +275,14 @@ class ProvidersServer:
 
     def _close(self) -> None:
         self._socket.close()
+        self._mail_server.stop()
         for store in self._stores:
             store.close()
 
     def start(self) -> None:
         """Serve in a thread, and deliver pending events of an earlier run."""
         self._clockwork.start(self.gateway)
+        self._mail_server.start()
         self._thread = threading.Thread(
             target=self._server.serve_forever,
             kwargs={"poll_interval": STOP_POLL_SECONDS},

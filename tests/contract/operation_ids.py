@@ -26,6 +26,8 @@ OPERATION_IDS = {
     "GET /api/admin/blocked-messages": "listBlockedMessages",
     "POST /api/admin/blocked-messages/{blockedMessageId}/review": "reviewBlockedMessage",
     "GET /api/notifications": "listNotifications",
+    "POST /api/notifications/unsubscribe": "unsubscribeFromEmails",
+    "GET /api/users/me/devices/push-key": "getPushKey",
     "GET /api/notifications/stream": "streamEvents",
     "PUT /api/notifications/{notificationId}/read": "markNotificationRead",
     "POST /api/notifications/read-all": "markAllNotificationsRead",

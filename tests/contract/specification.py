@@ -313,6 +313,8 @@ ADDITIONS = (
     Row("GET", "/api/admin/blocked-messages", staff_with(SUPPORT, PRODUCTS)),
     Row("POST", "/api/admin/blocked-messages/:id/review", staff_with(SUPPORT, PRODUCTS), "60/minute"),
     Row("POST", "/api/notifications/read-all", ANY_STATUS, "60/minute"),
+    Row("POST", "/api/notifications/unsubscribe", PUBLIC, "30/minute"),
+    Row("GET", "/api/users/me/devices/push-key", AUTHENTICATED),
     Row("GET", "/api/notifications/stream", AUTHENTICATED, "30/minute", waits=True),
     Row("POST", "/api/users/me/devices", AUTHENTICATED, "20/minute"),
     Row("GET", "/api/users/me/devices", ANY_STATUS),

@@ -36,6 +36,8 @@ _REPEATABLE_CREATIONS = {
 }
 # The messaging provider sends the installation's own token, which no example can know.
 _HANDSHAKES = {"messaging-webhook.verify_webhook_address"}
+# An e-mail has a token with the installation's own signature, which no example can know.
+_SIGNED = {"notifications.unsubscribe_from_emails"}
 
 
 def is_read(contract: Contract) -> bool:
@@ -158,7 +160,11 @@ def test_example_is_answered_as_documented(
         assert answer.status < 500, answer
         assert {str(answer.status), "default"} & documented, answer
         # The example is valid by the schema, so an invalid parameter has the reason of a business rule.
-        assert answer.status != 422 or '"reason":' in answer.text.partition('"invalid_params"')[0], answer
+        assert (
+            answer.status != 422
+            or contract.name in _SIGNED
+            or '"reason":' in answer.text.partition('"invalid_params"')[0]
+        ), answer
 
 
 def test_examples_cover_reads_creations_and_other_steps(answers: dict[str, Answer]) -> None:

@@ -256,7 +256,7 @@ def test_fourth_stream_replaces_the_oldest(streams: StreamSite) -> None:
     assert [stream.next_event()[2] for stream in (*others, newest)] == [written] * 3
 
 
-def test_stream_ends_with_its_token(streams: StreamSite) -> None:
+def test_stream_ends_with_the_token(streams: StreamSite) -> None:
     stream = streams.open(streams.person(), exp=time.time() - 27)
 
     assert stream.next_event()[:2] == ("end", {"reason": "token_expired"})
@@ -276,7 +276,7 @@ def test_stream_ends_when_the_account_is_suspended(streams: StreamSite) -> None:
     assert streams.request(person).status_code == 403
 
 
-def test_closed_connection_releases_its_place(streams: StreamSite) -> None:
+def test_closed_connection_releases_the_place(streams: StreamSite) -> None:
     person = streams.person()
     stream = streams.open(person)
     assert streams.places(person) == 1

@@ -13,7 +13,10 @@ from sqlalchemy import text
 
 from blueprints.notifications.schemas import DeviceView
 from marketplace.infra.db import Database
-from marketplace.notifications.devices import MAX_DEVICES
+from marketplace.infra.encryption_keys import derive_public_point
+from marketplace.kernel.errors import ValidationError
+from marketplace.notifications.devices import MAX_DEVICES, WebPushSubscription
+from sandbox.providers.inbox.web_push import decode
 from tests.support.market import Bearer, Market
 from tests.support.probes import assert_problem, faults
 
@@ -192,3 +195,28 @@ def test_faulty_device_is_refused(
     client: FlaskClient, headers: dict[str, str], body: dict[str, Any], name: str
 ) -> None:
     assert faults(client.post(PATH, json=body, headers=headers)) == [name]
+
+
+def test_public_key_of_web_push_is_null_while_not_configured(
+    client: FlaskClient, headers: dict[str, str]
+) -> None:
+    assert client.get(f"{PATH}/push-key", headers=headers).get_json()["data"] == {"publicKey": None}
+
+
+def test_public_key_belongs_to_the_private_key() -> None:
+    # The private key 1 has the base point of the curve as the public key.
+    private_key = encode((1).to_bytes(32))
+    base_point = "046b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c2964fe342e2fe1a7f9b"
+    assert decode(derive_public_point(private_key)).hex().startswith(base_point)
+
+
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:9/push/send/x", "http://127.0.0.1:9/pushed/x"])
+def test_local_push_service_is_accepted_only_if_configured(endpoint: str) -> None:
+    subscription = WebPushSubscription(endpoint, KEYS["p256dh"], KEYS["auth"])
+    with pytest.raises(ValidationError):
+        subscription.check(local_push_url="")
+    if endpoint.endswith("/push/send/x"):
+        subscription.check(local_push_url="http://127.0.0.1:9/push")
+    else:
+        with pytest.raises(ValidationError):
+            subscription.check(local_push_url="http://127.0.0.1:9/push")

@@ -17,7 +17,7 @@ from marketplace.catalog.search import suggestions
 from marketplace.catalog.statistics import counters
 from marketplace.chat import blocked_messages, phone_exchange, queries as chat_queries
 from marketplace.health import queries as health
-from marketplace.identity import permissions
+from marketplace.identity import permissions, preferences
 from marketplace.identity.queries import ACCOUNT_STATUSES, ROLES
 from marketplace.kernel.contact_detection import KIND_NAMES
 from marketplace.kernel.errors import CATALOG
@@ -51,6 +51,7 @@ _WORDS: dict[str, Iterable[str]] = {
     "AppealStatus": appeals.STATUSES,
     "AppealOutcome": (appeals.ACCEPTED, appeals.REJECTED),
     "DeviceKind": devices.KINDS,
+    "MessageKind": preferences.KINDS,
     "Permission": permissions.ALL,
     "Weekday": DAYS,
     # Catalog

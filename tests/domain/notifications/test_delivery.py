@@ -370,7 +370,7 @@ def test_call_without_connection_is_repeated_until_the_provider_is_back(site: Si
         (MESSAGING, "order_paid", {}, True),
     ],
 )
-def test_unknown_outcome_repeats_only_what_may_arrive_twice(
+def test_unknown_outcome_repeats_only_harmless_messages(
     site: Site, channel: str, kind: str, preferences: dict[str, Any], repeats: bool
 ) -> None:
     person = site.person(notification_preferences=preferences)
@@ -394,7 +394,7 @@ def test_dead_device_is_removed(site: Site) -> None:
         assert session.scalars(select(UserDevice.id).where(UserDevice.user_id == person)).all() == []
 
 
-def test_outage_pauses_one_channel_and_loses_nothing(site: Site) -> None:
+def test_outage_pauses_a_single_channel_without_losses(site: Site) -> None:
     people = [site.person(devices=1) for _ in range(20)]
     site.channels[PUSH].faults = [NoConnectionError("down") for _ in range(40)]
     for person in people:
@@ -470,7 +470,7 @@ def open_alerts(site: Site) -> list[str]:
         return list(session.scalars(select(Alert.identifier).where(Alert.resolved_at.is_(None))))
 
 
-def test_failure_of_one_message_does_not_stop_the_others(site: Site) -> None:
+def test_failure_of_a_message_does_not_stop_the_others(site: Site) -> None:
     site.channels[EMAIL].faults = [ValueError("faulty")]
     for _ in range(3):
         site.notify(site.person(phone=False))

@@ -1,0 +1,1 @@
+"""Simulated push services, messaging provider and mail server, with a page of everything that people receive."""

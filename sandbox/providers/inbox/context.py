@@ -1,0 +1,196 @@
+"""The inbox's state: received messages, subscriptions, planned outcomes and receipts."""
+
+import hashlib
+import hmac
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from uuid import uuid4
+
+import orjson
+import structlog
+import urllib3
+from flask import current_app
+
+from marketplace.kernel.clock import iso, system_clock
+from sandbox.providers.inbox.web_push import Subscription
+
+Channel = Literal["web_push", "fcm", "messaging", "email"]
+CHANNELS: tuple[Channel, ...] = ("web_push", "fcm", "messaging", "email")
+# "lost": accepted, but the response comes too late; "duplicate": receipts arrive twice; "late": receipts arrive late;
+# "silent": no receipts; "dead": the device's token is no longer valid.
+Outcome = Literal[
+    "sent", "error", "refused", "limited", "timeout", "lost", "dead", "duplicate", "late", "silent"
+]
+OUTCOMES: tuple[Outcome, ...] = (
+    *("sent", "error", "refused", "limited", "timeout"),
+    *("lost", "dead", "duplicate", "late", "silent"),
+)
+MAXIMUM_OUTCOMES = 1_000
+_LATEST = 1_000
+_LATE_SECONDS = 2.0
+_RECEIPT_SECONDS = 5.0
+
+_log = structlog.stdlib.get_logger(__name__)
+
+
+@dataclass
+class Inbox:
+    """The running inbox. Messages, subscriptions and planned outcomes live in memory.
+
+    :param hang_seconds: duration of a call with the outcome ``timeout`` or ``lost``
+    :param stopping: set when the server stops, which ends hanging calls
+    :param service_account: the service account of Firebase Cloud Messaging whose key signs requests for tokens
+    :param access_token: the access token of the messaging provider; empty accepts any token
+    :param receipts_url: the application's webhook of the messaging provider
+    :param app_secret: the secret that signs receipts; empty sends them unsigned
+    """
+
+    hang_seconds: float
+    stopping: threading.Event
+    service_account: Mapping[str, str]
+    access_token: str
+    receipts_url: str
+    app_secret: str
+    url: str
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _next: defaultdict[str, deque[Outcome]] = field(default_factory=lambda: defaultdict(deque))
+    _messages: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_LATEST))
+    _calls: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    _subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    _tokens: set[str] = field(default_factory=set)
+    _pool: urllib3.PoolManager = field(
+        default_factory=lambda: urllib3.PoolManager(timeout=_RECEIPT_SECONDS, retries=False)
+    )
+
+    def plan(self, channel: Channel, outcome: Outcome, count: int) -> bool:
+        """Plan an outcome for the next calls of a channel, and return whether the plan had room."""
+        with self._lock:
+            if len(self._next[channel]) + count > MAXIMUM_OUTCOMES:
+                return False
+            self._next[channel].extend([outcome] * count)
+            return True
+
+    def take_outcome(self, channel: Channel) -> Outcome:
+        """Count a call and take the next planned outcome, ``sent`` by default."""
+        with self._lock:
+            self._calls[channel] += 1
+            planned = self._next[channel]
+            return planned.popleft() if planned else "sent"
+
+    def reset(self) -> None:
+        """Drop unused planned outcomes and received messages."""
+        with self._lock:
+            self._next.clear()
+            self._messages.clear()
+            self._calls.clear()
+
+    def keep(self, channel: Channel, recipient: str, content: Mapping[str, Any]) -> str:
+        """Store a message and return the id."""
+        message_id = uuid4().hex
+        with self._lock:
+            self._messages.append(
+                {
+                    "id": message_id,
+                    "channel": channel,
+                    "to": recipient,
+                    "at": iso(system_clock()),
+                    "content": content,
+                }
+            )
+        return message_id
+
+    def list_messages(self, *, channel: str | None = None, to: str | None = None) -> list[Mapping[str, Any]]:
+        """List the latest messages, oldest first, of a channel or recipient if given."""
+        with self._lock:
+            return [
+                message
+                for message in self._messages
+                if channel in (None, message["channel"]) and to in (None, message["to"])
+            ]
+
+    def calls(self) -> dict[str, int]:
+        """Return the number of calls by channel."""
+        with self._lock:
+            return dict(self._calls)
+
+    def subscribe(self) -> Subscription:
+        """Create the subscription of a simulated browser."""
+        subscription = Subscription.create(f"{self.url}/push")
+        with self._lock:
+            self._subscriptions[subscription.id] = subscription
+        return subscription
+
+    def find_subscription(self, subscription_id: str) -> Subscription | None:
+        """Return a subscription, or none after its end."""
+        with self._lock:
+            return self._subscriptions.get(subscription_id)
+
+    def end_subscription(self, subscription_id: str) -> None:
+        """End a subscription, as a browser does when a person withdraws the permission."""
+        with self._lock:
+            self._subscriptions.pop(subscription_id, None)
+
+    def issue_token(self) -> str:
+        """Issue an access token for Firebase Cloud Messaging."""
+        token = f"ya29.{uuid4().hex}"
+        with self._lock:
+            self._tokens.add(token)
+        return token
+
+    def knows_token(self, token: str) -> bool:
+        """Return whether an access token was issued here."""
+        with self._lock:
+            return token in self._tokens
+
+    def send_receipts(self, message_id: str, recipient: str, callback_data: object, outcome: Outcome) -> None:
+        """Send the receipts of a message to the application, in a thread of their own."""
+        if outcome == "silent" or not self.receipts_url:
+            return
+        statuses = ["sent", "delivered"] * (2 if outcome == "duplicate" else 1)
+        delay = _LATE_SECONDS if outcome == "late" else 0.0
+        threading.Thread(
+            target=self._post_receipts,
+            args=(message_id, recipient, callback_data, statuses, delay),
+            name="sandbox-receipts",
+            daemon=True,
+        ).start()
+
+    def _post_receipts(
+        self, message_id: str, recipient: str, callback_data: object, statuses: list[str], delay: float
+    ) -> None:
+        self.stopping.wait(delay)
+        for status in statuses:
+            item = {
+                "id": message_id,
+                "status": status,
+                "timestamp": str(int(time.time())),
+                "recipient_id": recipient,
+                "biz_opaque_callback_data": callback_data,
+            }
+            value = {"messaging_product": "whatsapp", "statuses": [item]}
+            body = orjson.dumps(
+                {
+                    "object": "whatsapp_business_account",
+                    "entry": [{"changes": [{"field": "messages", "value": value}]}],
+                }
+            )
+            headers = {"Content-Type": "application/json"}
+            if self.app_secret:
+                digest = hmac.new(self.app_secret.encode(), body, hashlib.sha256).hexdigest()
+                headers["X-Hub-Signature-256"] = f"sha256={digest}"
+            try:
+                self._pool.request("POST", self.receipts_url, body=body, headers=headers)
+            except urllib3.exceptions.HTTPError as error:
+                _log.info("receipt not delivered", error=type(error).__name__)
+
+
+def current_inbox() -> Inbox:
+    """Return the inbox of the current request."""
+    inbox = current_app.extensions["sandbox_inbox"]
+    if not isinstance(inbox, Inbox):
+        raise TypeError("the application has no inbox")
+    return inbox
