@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from marketplace.chat.contact_words import detect_in_words
 from marketplace.chat.number_words import replace_number_words
 from marketplace.kernel.contact_detection import ContactKind, detect_contacts
 from marketplace.kernel.text_normalization import normalize_text
@@ -53,79 +54,54 @@ def find_contact_details(body: str, *, earlier: Sequence[str] = ()) -> ContactDe
 
 def detect_in_message(text: str) -> frozenset[ContactKind]:
     """Return the kinds of details in a text."""
+    normalized = normalize_text(text)
+    if not _BANK_WORD.search(normalized):
+        text = normalized = _REFERENCE.sub(_hide_reference, normalized)
     kinds = detect_contacts(text)
-    folded = _SYMBOLS.sub(" ", normalize_text(text))
+    folded = _SYMBOLS.sub(" ", normalized.translate(_DIGIT_SIGNS))
     spelled = replace_number_words(folded)
     if spelled != folded:
         kinds |= detect_contacts(spelled)
-    return kinds | frozenset(_detect_in_chat(folded)) | frozenset(_detect_scattered(spelled))
+    if _BANK_WORD.search(spelled) and _ACCOUNT_NUMBER.search(spelled):
+        kinds |= {ContactKind.ACCOUNT}
+    return (
+        kinds
+        | frozenset(detect_in_words(_POINTERS.sub(": ", normalized)))
+        | frozenset(detect_in_words(folded))
+        | frozenset(_detect_scattered(spelled))
+        | frozenset(_detect_lookalikes(spelled))
+    )
 
+
+# Numbers of orders, parcels and payments, which are as long as account numbers.
+_REFERENCE = re.compile(
+    r"\b(?:order|tracking|waybill|receipt|transaction|txn|trx|parcel|shipment|invoice|ref|reference|delivery"
+    r"|payment\s(?:ref|reference|id))\b"
+    r"[^\d\n]{0,24}(\d{10,24})\b"
+)
+
+
+def _hide_reference(match: re.Match[str]) -> str:
+    is_mobile = _MOBILE.fullmatch(match[1]) or _MOBILE_WITHOUT_ZERO.fullmatch(match[1])
+    return match[0] if is_mobile else " reference "
+
+
+# Signs and letters of other scripts that look like digits.
+_DIGIT_SIGNS = str.maketrans(
+    dict.fromkeys("\u00f8\u03b8\u043e\u03bf\u0585\u25cb\u25ef\u2b55\u00b0\u2205", "0")
+    | dict.fromkeys("\u0131\u0142\u01c0\u2223", "1")
+    | {"\u0437": "3", "\u0292": "3", "\u0447": "4", "\u01bd": "5", "\u0431": "6", "\u00df": "8"}
+)
+
+# Near the name of a bank, any ten digits are an account number.
+_ACCOUNT_NUMBER = re.compile(r"(?<!\d)\d{10}(?!\d)")
+# Arrows and pointing hands between a network and a name.
+_POINTERS = re.compile(
+    r"\s?[\u2190-\u21ff\u2794\u2799\u27a1\u27a4\u25b6\u261e\U0001f446-\U0001f449][\ufe0f\U0001f3fb-\U0001f3ff]*\s?"
+)
 
 # Emoji and other symbols between digits, and boxes around them.
 _SYMBOLS = re.compile(r"[^\x00-\x7f]+")
-
-_NETWORK = (
-    r"(?:ig|insta(?:gram)?|snap(?:chat)?|sc|twitter|x|tele(?:gram)?|tg|tik\s?tok|face\s?book|fb|messenger|whats\s?app|wa"
-    r"|watsapp|whatsap|thread[sz]|discord|linkedin|signal|imo|bbm|pin(?:terest)?)"
-)
-_PAYMENT = r"(?:opay|palm\s?pay|kuda|monie\s?point|moniepoint|paypal|cash\s?app|chipper|bybit|binance|trust\s?wallet)"
-_NAME = r"@?(?=[a-z0-9_.]{0,30}[a-z])[a-z0-9][a-z0-9_.]{2,30}"
-# A name with a digit, an underscore or a point inside is no ordinary word.
-_TELLING_NAME = r"@?(?=[a-z]{1,30}[0-9_.][a-z0-9_]|[0-9_]{1,10}[a-z])[a-z0-9_][a-z0-9_.]{2,30}"
-_KIND_OF_NAME = r"(?:handle|page|user\s?name|user|name|id|tag|acc(?:oun)?t|profile|dm|link)"
-_CHAT_HANDLE = re.compile(
-    # my ig is ada_sells / ig handle na ada.sells / on snap as queen_bee
-    rf"\b{_NETWORK}(?:\s{_KIND_OF_NAME})?(?:\s(?:is|na|be|as|called|dey|s))?[\s:;=\u2013-]{{1,3}}{_TELLING_NAME}"
-    rf"|\b{_NETWORK}\s{_KIND_OF_NAME}\s?(?:is|na|be|:|=|-)\s?{_NAME}"
-    rf"|\bmy\s{_NETWORK}(?:\s{_KIND_OF_NAME})?\s?(?:na|:|=)\s?{_NAME}"
-    # ada_sells on ig / follow ada closet on instagram
-    rf"|{_TELLING_NAME}\s(?:on|for|inside|@)\s(?:my\s)?{_NETWORK}\b"
-    rf"|\b(?:search|find|follow|add|look\sup|check\sout|check|dm|hit\sup|type)\s"
-    rf"(?!(?:me|us|it|am|this|that|them|you|your|my|the|out|d)\b)"
-    rf"(?:for\s)?{_NAME}(?:\s[a-z0-9_.]{{2,20}}){{0,2}}\s(?:on|for|inside)\s{_NETWORK}\b"
-    rf"|\b(?:follow|add|dm|find|reach|text|message|search|hit)\s(?:me|us)?\s?(?:up\s)?(?:on|for|via|at)?\s?{_NETWORK}?"
-    rf"\s?[:@]\s?{_TELLING_NAME}"
-    rf"|(?<![a-z0-9])@[a-z_](?=[a-z0-9_.]{{2,30}})[a-z0-9_.]{{2,30}}"
-)
-_AT_A_PLACE = re.compile(
-    r"(?<![a-z0-9])@\s?(?:the|my|your|moremi|gate|hostel|hall|library|lib|faculty|dept|sub|cafe|school|campus|block|room)\b"
-)
-_PAYMENT_HANDLE = re.compile(
-    rf"\b{_PAYMENT}\s(?:{_KIND_OF_NAME}\s?)?(?:is|na|:|=|@)\s?{_NAME}"
-    rf"|\b{_PAYMENT}\s{_KIND_OF_NAME}\s{_NAME}"
-    rf"|\b(?:cash\s?tag|opay\s?tag|kuda\s?tag|pay\s?tag)\s?(?:is|na|:|=|-)?\s?[@$]?{_NAME}"
-    rf"|\b{_PAYMENT}\s(?:id|uid|number)\s?(?:is|na|:|=|-)?\s?\d{{6,12}}\b"
-    # Addresses of crypto wallets: Ethereum, Bitcoin (bech32 and base58), Tron.
-    r"|\b0x[0-9a-f]{40}\b|\bbc1[0-9a-z]{25,60}\b|\b[13t][1-9a-hj-np-z]{26,34}\b"
-)
-_CHAT_EMAIL = re.compile(
-    r"\b(?:gmail|yahoo|hotmail|outlook|email|e-mail|mail)\s?(?:address|addy|id|acct)?\s?(?:is|na|:|=)\s?"
-    rf"{_TELLING_NAME}"
-    r"|\b[a-z0-9._-]{3,40}\s?(?:@|\(at\)|\[at\]|\bat\b)\s?(?:gmail|gmial|yahoo|ymail|hotmail|outlook|icloud|proton)\b"
-    r"|\b[a-z0-9._-]{3,40}\s(?:gmail|yahoo|hotmail|outlook|icloud)\s?(?:dot|\.)\s?(?:com|co|ng)\b"
-    r"|\b[a-z0-9._-]{3,40}\s?(?:@|\(at\)|\[at\]|\sat\s)\s?[a-z0-9-]{2,40}\s?(?:\.|\(dot\)|\[dot\]|\sdot\s)\s?[a-z]{2,12}\b"
-)
-_CHAT_LINK = re.compile(
-    r"\bh(?:tt|xx)ps?\s?[:/]"
-    r"|\b[a-z0-9-]{3,40}\.(?:store|shop|site|online|xyz|africa|link|website|app|page|dev|bio|live)(?![a-z0-9.])"
-    r"|\b[a-z0-9-]{3,40}\s?(?:\(dot\)|\[dot\]|\bdot\b|\{dot\})\s?(?:com|ng|org|net|co|me|shop|store|site|xyz|io|link)\b"
-    r"|\b[a-z0-9-]{3,40}\sdotcom\b"
-    r"|\b(?:wa|t|linktr|bit|tinyurl|instagram|facebook|fb|chat\.whatsapp|forms)\s?\.\s?(?:me|ee|ly|com|gle)\b"
-    r"|\b(?:wa|linktr)\s?(?:dot|\(dot\))\s?(?:me|ee)\b"
-)
-
-
-def _detect_in_chat(folded: str) -> Iterator[ContactKind]:
-    text = _AT_A_PLACE.sub(" ", folded)
-    if _CHAT_HANDLE.search(text) or _PAYMENT_HANDLE.search(text):
-        yield ContactKind.HANDLE
-    if _CHAT_EMAIL.search(text):
-        yield ContactKind.EMAIL
-    if _CHAT_LINK.search(_PRODUCT_NAMES.sub(" ", text)):
-        yield ContactKind.LINK
-
-
-_PRODUCT_NAMES = re.compile(r"\b(?:asp|vb|ado|ml|paint)\.net\b|\b(?:cash|play|app)\s?\.?\s?(?:store|app)\b")
 
 # Numbers with a meaning of their own are no part of a scattered phone number.
 _MONEY_WORDS = "k|m|naira|bucks|kobo|ngn|thousand|hundred|million|percent"
@@ -148,8 +124,9 @@ _DIGIT_GROUP = re.compile(r"\d{1,11}")
 _MOBILE = re.compile(r"(?:234|0)[789][01]\d{8}")
 _MOBILE_WITHOUT_ZERO = re.compile(r"[789][01]\d{8}")
 _BANK_WORD = re.compile(
-    r"\b(?:acct|acc(?:oun)?t|a/c|aza|bank|nuban|gt\s?b(?:ank)?|gtco|uba|zenith|access|fidelity|fcmb|wema|alat|opay|palm\s?pay"
-    r"|kuda|monie\s?point|sterling|polaris|ecobank|stanbic|first\s?bank|union\s?bank|keystone)\b"
+    r"\b(?:acct|acc(?:oun)?t|a/c|aza|bank|nuban|gt\s?b(?:ank)?|gtco|uba|zenith|access|fidelity|fcmb|wema|alat|o[\s-]?pay|palm[\s-]?pay|fbn"
+    r"|kuda|monie?\s?point|sterling|polaris|ecobank|stanbic|first\s?bank|union\s?bank|keystone|providus|jaiz|globus"
+    r"|titan|parallex|fair\s?money|vfd|9psb|smart\s?cash|guaranty|piggyvest|carbon|raven)\b"
 )
 # Characters between two groups of one number.
 _MAX_GAP = 24
@@ -177,6 +154,49 @@ def _detect_scattered(spelled: str) -> Iterator[ContactKind]:
                 yield ContactKind.ACCOUNT
 
 
+# Letters and signs that replace digits.
+# Some letters look like two digits.
+_LOOKALIKES = (
+    str.maketrans("oqdilj|!zeasbgt", "000111112345867"),
+    str.maketrans("oqdilj|!zeasbgt", "090111112345697"),
+    str.maketrans("oqdilj|!zeasbgt", "000111112345897"),
+)
+_LOOKALIKE_GAP = r"[\s.,/_*()-]{0,2}"
+_LOOKALIKE_RUN = re.compile(
+    rf"(?<![a-z0-9])[0-9oqdilj|!zeasbgt](?:{_LOOKALIKE_GAP}[0-9oqdilj|!zeasbgt]){{9,24}}(?![a-z0-9])"
+)
+_LOOKALIKE_GROUP = re.compile(r"[0-9oqdilj|!zeasbgt]+")
+_NO_LOOKALIKE = re.compile("|".join((_PRICE, _TIME, _DATE, _LABELLED)))
+_MAX_MOBILE_LENGTH = 13
+_MIN_REAL_DIGITS = 4
+
+
+def _detect_lookalikes(spelled: str) -> Iterator[ContactKind]:
+    """Find numbers with letters for some digits, as in "o8o3 l2e 4s67"."""
+    for run in _LOOKALIKE_RUN.finditer(_NO_LOOKALIKE.sub("\x00", spelled)):
+        groups = _LOOKALIKE_GROUP.findall(run[0])
+        # A word before or after the number can consist of the same letters.
+        for first in range(len(groups)):
+            part = ""
+            for group in groups[first:]:
+                part += group
+                if len(part) > _MAX_MOBILE_LENGTH:
+                    break
+                real_digits = sum(character.isdigit() for character in part)
+                if real_digits < len(part):
+                    yield from _classify_lookalike(part, real_digits, spelled)
+
+
+def _classify_lookalike(part: str, real_digits: int, spelled: str) -> Iterator[ContactKind]:
+    readings = {part.translate(table) for table in _LOOKALIKES}
+    has_more_digits = real_digits > _MIN_REAL_DIGITS
+    is_mobile = any(map(_MOBILE.fullmatch, readings)) and real_digits >= _MIN_REAL_DIGITS
+    if is_mobile or (has_more_digits and any(map(_MOBILE_WITHOUT_ZERO.fullmatch, readings))):
+        yield ContactKind.PHONE
+    elif has_more_digits and len(part) == 10 and _BANK_WORD.search(spelled):
+        yield ContactKind.ACCOUNT
+
+
 def _ends_inside(groups: list[re.Match[str]], last: int) -> bool:
     """Return whether another digit follows directly, so that the number is longer."""
     return last + 1 < len(groups) and groups[last + 1].start() - groups[last].end() <= 1
@@ -188,14 +208,20 @@ _PIECE = re.compile(r"[\s\W]*(?:[a-z']{1,12}[\s\W]+){0,4}(?:\d[\s\W]*){1,10}(?:[
 
 def _detect_in_pieces(messages: Sequence[str]) -> Iterator[ContactKind]:
     """Find a number that is split over messages, each of which is little more than a part of the number."""
+    folded = [_SYMBOLS.sub(" ", normalize_text(message)) for message in messages]
+    # "the last one 4567" has a number word that is no digit.
+    for pieces in ([replace_number_words(piece) for piece in folded], folded):
+        yield from _detect_in_folded_pieces(pieces)
+
+
+def _detect_in_folded_pieces(pieces: Sequence[str]) -> Iterator[ContactKind]:
     digits = []
-    for message in messages:
-        spelled = replace_number_words(_SYMBOLS.sub(" ", normalize_text(message)))
-        if _OTHER_NUMBER.search(spelled) or not _PIECE.fullmatch(spelled):
+    for piece in pieces:
+        if _OTHER_NUMBER.search(piece) or not _PIECE.fullmatch(piece):
             return
-        digits.append("".join(character for character in spelled if character.isdigit()))
+        digits.append("".join(character for character in piece if character.isdigit()))
     joined = "".join(digits)
     if _MOBILE.fullmatch(joined) or (len(digits) > 1 and _MOBILE_WITHOUT_ZERO.fullmatch(joined)):
         yield ContactKind.PHONE
-    elif len(joined) == 10 and any(_BANK_WORD.search(normalize_text(message)) for message in messages):
+    elif len(joined) == 10 and any(_BANK_WORD.search(piece) for piece in pieces):
         yield ContactKind.ACCOUNT

@@ -65,3 +65,24 @@ def test_time_grows_linearly_with_the_text(piece: str) -> None:
 def test_any_text_is_classified(text: str, earlier: list[str]) -> None:
     details = find_contact_details(text, earlier=earlier)
     assert details is None or details.kinds
+
+
+def test_held_out_messages_reach_the_required_scores(capsys: pytest.CaptureFixture[str]) -> None:
+    """The author of the rules does not read these messages. The test prints only counts."""
+    rows = read_corpus("held_out.jsonl")
+    assert len(rows) >= 400
+    refused = [(is_refused(row), row["label"] == "block") for row in rows]
+    found = sum(is_found and is_wanted for is_found, is_wanted in refused)
+    recall = found / sum(is_wanted for _, is_wanted in refused)
+    precision = found / sum(is_found for is_found, _ in refused)
+    with capsys.disabled():
+        print(f"guard: recall {recall:.3f}, precision {precision:.3f} on {len(rows)} held-out messages")
+    assert min(recall, precision) >= 0.97
+
+
+def test_corpora_share_no_message() -> None:
+    texts = [
+        {"\n".join(row.get("messages") or [row["text"]]).casefold() for row in read_corpus(name)}
+        for name in ("development.jsonl", "held_out.jsonl")
+    ]
+    assert len(texts[0] & texts[1]) == 0
