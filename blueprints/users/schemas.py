@@ -28,6 +28,7 @@ from marketplace.identity import permissions
 from marketplace.identity.queries import ACCOUNT_STATUSES, ROLES
 from marketplace.kernel import demo_ids
 from marketplace.media import images
+from marketplace.notifications.phrases import LANGUAGES
 
 
 class ChannelChanges(Schema):
@@ -103,6 +104,9 @@ class UpdateMe(ExpectedRevision, ClearableFields):
     )
     notification_preferences = fields.Nested(
         NotificationPreferenceChanges, metadata=doc("Channels to switch on or off, by kind of message.")
+    )
+    language = Choice(
+        *LANGUAGES, metadata=doc("Language of notifications: `en` or `pcm` (Nigerian Pidgin).", "en")
     )
     clear = ClearList("phone", "campusId", "avatarUrl")
 
@@ -222,6 +226,11 @@ class Me(Revised):
         attribute="all_notification_preferences",
         required=True,
         metadata=doc("Channels of messages, by kind of message."),
+    )
+    language = Choice(
+        *LANGUAGES,
+        required=True,
+        metadata=doc("Language of notifications: `en` or `pcm` (Nigerian Pidgin).", "en"),
     )
     campus = fields.Nested(
         MyCampus, required=True, allow_none=True, metadata=doc("Campus of the user; null without a campus.")

@@ -19,6 +19,7 @@ from marketplace.identity.operations import lock_profile
 from marketplace.kernel.errors import ConflictError, InvalidParam, RateLimitError, ValidationError, found
 from marketplace.media.images import CHAT, claim_images
 from marketplace.notifications.operations import notify
+from marketplace.notifications.phrases import say
 from marketplace.orders.models import Order
 from marketplace.vendors.models import VendorProfile
 
@@ -168,8 +169,8 @@ def _send(session: Session, party: Party, content: MessageContent, now: datetime
             session,
             user_id=party.other.user_id,
             type="message_received",
-            title=texts.MESSAGE_RECEIVED_TITLE.format(sender=display_name(session, party)),
-            body=texts.MESSAGE_RECEIVED_BODY,
+            title=say(texts.MESSAGE_RECEIVED_TITLE, sender=display_name(session, party)),
+            body=say(texts.MESSAGE_RECEIVED_BODY),
             link=f"/conversations/{conversation.id}",
             cause=f"conversation:{conversation.id}:{party.other.side}:from:{message.number}",
             now=now,

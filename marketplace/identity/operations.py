@@ -121,8 +121,8 @@ def update_profile(
 
     An uploaded avatar replaces the URL of an external avatar, and the other way round.
 
-    :param changes: any of ``name``, ``phone``, ``campus_id``, ``avatar_url``, ``avatar_image_id`` and
-        ``notification_preferences`` (channels on or off by kind, merged with the stored preferences)
+    :param changes: any of ``name``, ``phone``, ``campus_id``, ``avatar_url``, ``avatar_image_id``, ``language``
+        and ``notification_preferences`` (channels on or off by kind, merged with the stored preferences)
     :param revision: the revision that the client read; none skips the comparison
     :param media_base_url: the base URL of uploaded images
     :return: the owner's view of the profile

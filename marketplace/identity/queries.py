@@ -110,6 +110,7 @@ class OwnProfile:
     campus_name: str | None
     campus_slug: str | None
     notification_preferences: dict[str, dict[str, bool]]
+    language: str
     revision: int
     created_at: datetime
     updated_at: datetime
@@ -144,7 +145,7 @@ _SELECT_OWN_PROFILE = Prepared(
             CASE WHEN p.status_until <= :now THEN NULL ELSE p.status_reason END AS status_reason,
             CASE WHEN p.status_until <= :now THEN NULL ELSE p.appeal_status END AS appeal_status,
             p.referral_code, p.campus_id, c.name AS campus_name, c.slug AS campus_slug,
-            p.notification_preferences, p.revision, p.created_at, p.updated_at
+            p.notification_preferences, p.language, p.revision, p.created_at, p.updated_at
         FROM profiles p
             LEFT JOIN admin_roles r ON r.role = p.staff_role
             LEFT JOIN campuses c ON c.id = p.campus_id

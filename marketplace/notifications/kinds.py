@@ -71,3 +71,5 @@ _ALL = [
     *_kinds(None, _OF_STAFF, "proposal_approved proposal_active proposal_rejected proposal_expired"),
 ]
 KINDS = {kind.name: kind for kind in _ALL}
+# The kinds that other services can request. Only an order's payment may carry its PIN.
+REQUESTABLE = tuple(kind.name for kind in _ALL if not kind.carries_pin)

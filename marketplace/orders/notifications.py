@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import NewNotification, notify, notify_all
+from marketplace.notifications.phrases import say
 from marketplace.orders import texts
 from marketplace.orders.transitions import LockedOrder
 
@@ -22,16 +23,16 @@ def notify_order_paid(session: Session, *, order: LockedOrder, now: datetime) ->
             NewNotification(
                 order.vendor_user_id,
                 "order_received",
-                texts.ORDER_RECEIVED_TITLE,
-                texts.ORDER_RECEIVED_BODY.format(order_number=order.number),
+                say(texts.ORDER_RECEIVED_TITLE),
+                say(texts.ORDER_RECEIVED_BODY, order_number=order.number),
                 link,
                 cause,
             ),
             NewNotification(
                 order.buyer_id,
                 "order_paid",
-                texts.ORDER_PAID_TITLE,
-                texts.ORDER_PAID_BODY.format(order_number=order.number),
+                say(texts.ORDER_PAID_TITLE),
+                say(texts.ORDER_PAID_BODY, order_number=order.number),
                 link,
                 cause,
                 subject_id=order.id,
@@ -43,20 +44,18 @@ def notify_order_paid(session: Session, *, order: LockedOrder, now: datetime) ->
 
 def notify_order_expired(session: Session, *, order: LockedOrder, now: datetime) -> None:
     """Notify the buyer of an expired order. The vendor never saw the unpaid order."""
-    sentences = [texts.ORDER_EXPIRED_BODY.format(order_number=order.number)]
+    sentences = [say(texts.ORDER_EXPIRED_BODY, order_number=order.number)]
     if order.wallet_minor:
-        sentences.append(texts.ORDER_EXPIRED_WALLET_RETURNED.format(amount=format_naira(order.wallet_minor)))
+        sentences.append(say(texts.ORDER_EXPIRED_WALLET_RETURNED, amount=format_naira(order.wallet_minor)))
     if order.accepted_minor:
-        sentences.append(
-            texts.ORDER_EXPIRED_PAYMENT_RETURNED.format(amount=format_naira(order.accepted_minor))
-        )
-    sentences.append(texts.ORDER_EXPIRED_NEXT_STEP)
+        sentences.append(say(texts.ORDER_EXPIRED_PAYMENT_RETURNED, amount=format_naira(order.accepted_minor)))
+    sentences.append(say(texts.ORDER_EXPIRED_NEXT_STEP))
     notify(
         session,
         user_id=order.buyer_id,
         type="order_expired",
-        title=texts.ORDER_EXPIRED_TITLE,
-        body=" ".join(sentences),
+        title=say(texts.ORDER_EXPIRED_TITLE),
+        body=sentences,
         link=f"/orders/{order.id}",
         cause=f"order:{order.id}:expired",
         now=now,

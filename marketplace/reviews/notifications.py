@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel.pluralize import format_count
 from marketplace.notifications.operations import notify
+from marketplace.notifications.phrases import say
 from marketplace.orders.models import Order
 from marketplace.reviews import texts
 from marketplace.reviews.models import Review
@@ -20,9 +21,11 @@ def notify_store_of_review(session: Session, *, review: Review, order_number: st
         session,
         user_id=store.user_id,
         type="review_received",
-        title=texts.REVIEW_RECEIVED_TITLE,
-        body=texts.REVIEW_RECEIVED_BODY.format(
-            order_number=order_number, stars=format_count(review.rating, "star")
+        title=say(texts.REVIEW_RECEIVED_TITLE),
+        body=say(
+            texts.REVIEW_RECEIVED_BODY,
+            order_number=order_number,
+            stars=format_count(review.rating, "star"),
         ),
         link=f"/stores/{store.slug}/reviews",
         cause=f"review:{review.id}:received",
@@ -66,8 +69,8 @@ def _notify_author(
         session,
         user_id=review.author_id,
         type=kind,
-        title=title,
-        body=body.format(order_number=number, **values),
+        title=say(title),
+        body=say(body, order_number=number, **values),
         link=f"/orders/{review.order_id}",
         # A review can be hidden and restored again after a change.
         cause=f"review:{review.id}:{kind}:{review.revision}",

@@ -1,6 +1,8 @@
 """Names, notification preferences and revisions of the caller's profile over HTTP."""
 
+from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 from flask.testing import FlaskClient
@@ -12,6 +14,10 @@ from blueprints.users.schemas import (
     NotificationPreferences,
 )
 from marketplace.identity.preferences import CHANNELS, DEFAULTS, KINDS
+from marketplace.infra.db import Database
+from marketplace.notifications.operations import NewNotification, notify, notify_all
+from marketplace.notifications.phrases import say
+from marketplace.orders import texts as order_texts
 from tests.support.market import Bearer, Market
 from tests.support.probes import assert_problem, faults
 
@@ -114,3 +120,46 @@ def test_stale_revision_is_refused_in_body_and_header(client: FlaskClient, heade
 )
 def test_protected_fields_cannot_be_set(client: FlaskClient, headers: dict[str, str], field: str) -> None:
     assert list(faults(client.put(ME, json={field: "admin"}, headers=headers))) == [field]
+
+
+def test_notifications_are_written_in_the_chosen_language(
+    client: FlaskClient, market: Market, bearer: Bearer, database: Database
+) -> None:
+    people = {"pcm": market.person(), "en": market.person()}
+    pidgin = bearer(people["pcm"])
+    assert change(client, pidgin, language="pcm")["language"] == "pcm"
+    notifications = [
+        NewNotification(
+            person,
+            "order_expired",
+            say(order_texts.ORDER_EXPIRED_TITLE),
+            [say(order_texts.ORDER_EXPIRED_BODY, order_number="CM-7")],
+            None,
+            "tests:bulk",
+        )
+        for person in people.values()
+    ]
+    with database.transaction() as session:
+        notify_all(session, notifications=notifications, now=datetime.now(UTC))
+        notify(
+            session,
+            user_id=people["pcm"],
+            type="order_expired",
+            title=say(order_texts.ORDER_EXPIRED_TITLE),
+            body="Plain.",
+            link=None,
+            cause="tests:single",
+            now=datetime.now(UTC),
+        )
+
+    def titles(person: UUID) -> list[str]:
+        listed = client.get("/api/notifications", headers=bearer(person)).json["data"]
+        return [notification["title"] for notification in listed]
+
+    assert titles(people["pcm"]) == ["Your order don expire", "Your order don expire"]
+    assert titles(people["en"]) == ["Your order expired"]
+
+
+def test_unknown_language_is_refused(client: FlaskClient, headers: dict[str, str]) -> None:
+    answer = client.put(ME, json={"language": "tlh"}, headers=headers)
+    assert_problem(answer, 422, "VALIDATION_FAILED")

@@ -70,8 +70,9 @@ def find_fault(text: object, reference: ast.Attribute) -> str | None:
         return None
     wanted = placeholders_of(text)
     parent = reference.parent
-    if isinstance(parent, ast.Attribute) and parent.attr == "format":
-        call = parent.parent
+    is_said = isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "say"
+    if is_said or (isinstance(parent, ast.Attribute) and parent.attr == "format"):
+        call = parent if is_said else parent.parent
         given = {keyword.arg for keyword in call.keywords}
         # Values given as ``**values`` are not known here.
         if None not in given and given != wanted:

@@ -24,7 +24,7 @@ from marketplace.kernel.errors import CATALOG
 from marketplace.kernel.opening_hours import DAYS
 from marketplace.ledger.accounts import TRANSACTION_KINDS
 from marketplace.media import images
-from marketplace.notifications import devices
+from marketplace.notifications import devices, kinds, phrases
 from marketplace.orders import admin_table, states as order_states, transitions
 from marketplace.payments import admin_queries as payment_queries, states as payment_states
 from marketplace.payments.money_trail import build as money_trail
@@ -52,6 +52,8 @@ _WORDS: dict[str, Iterable[str]] = {
     "AppealOutcome": (appeals.ACCEPTED, appeals.REJECTED),
     "DeviceKind": devices.KINDS,
     "MessageKind": preferences.KINDS,
+    "RequestableNotificationKind": kinds.REQUESTABLE,
+    "Language": phrases.LANGUAGES,
     "Permission": permissions.ALL,
     "Weekday": DAYS,
     # Catalog

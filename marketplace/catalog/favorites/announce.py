@@ -18,6 +18,7 @@ from marketplace.catalog.favorites.changes import enqueue_check
 from marketplace.catalog.models import Favorite, Product
 from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import NewNotification, notify_all
+from marketplace.notifications.phrases import say
 from marketplace.vendors.models import VendorProfile
 from marketplace.vendors.queries import STORE_IS_OPEN
 
@@ -132,8 +133,8 @@ def _notify_of_price(
             NewNotification(
                 user_id=user_id,
                 type="favorite_price_dropped",
-                title=texts.FAVORITE_PRICE_DROPPED_TITLE,
-                body=texts.FAVORITE_PRICE_DROPPED_BODY.format(listing=product.title, price=price),
+                title=say(texts.FAVORITE_PRICE_DROPPED_TITLE),
+                body=say(texts.FAVORITE_PRICE_DROPPED_BODY, listing=product.title, price=price),
                 link=product.link,
                 cause=f"favorite:{favorite_id}:price:{product.price_minor}",
             )
@@ -165,8 +166,8 @@ def _notify_of_restock(
             NewNotification(
                 user_id=user_id,
                 type="favorite_restocked",
-                title=texts.FAVORITE_RESTOCKED_TITLE,
-                body=texts.FAVORITE_RESTOCKED_BODY.format(listing=product.title, price=price),
+                title=say(texts.FAVORITE_RESTOCKED_TITLE),
+                body=say(texts.FAVORITE_RESTOCKED_BODY, listing=product.title, price=price),
                 link=product.link,
                 cause=f"favorite:{favorite_id}:restock:{product.restocked_at}",
             )

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import NewNotification, notify, notify_all
+from marketplace.notifications.phrases import say
 from marketplace.orders.transitions import LockedOrder
 from marketplace.payments import texts
 from marketplace.payments.models import Refund
@@ -16,13 +17,13 @@ from marketplace.payments.models import Refund
 def notify_refund_sent(session: Session, refund: Refund, *, now: datetime) -> None:
     """Notify the buyer that the gateway sent the refund."""
     times_returned = refund.times_returned
-    body = texts.REFUND_SENT_BODY.format(amount=format_naira(refund.amount_minor))
+    body = [say(texts.REFUND_SENT_BODY, amount=format_naira(refund.amount_minor))]
     notify(
         session,
         user_id=refund.buyer_id,
         type="refund_processed",
-        title=texts.REFUND_SENT_AGAIN_TITLE if times_returned else texts.REFUND_SENT_TITLE,
-        body=f"{body} {texts.REFUND_SENT_AGAIN_REASON}" if times_returned else body,
+        title=say(texts.REFUND_SENT_AGAIN_TITLE if times_returned else texts.REFUND_SENT_TITLE),
+        body=[*body, say(texts.REFUND_SENT_AGAIN_REASON)] if times_returned else body,
         link=_order_link(refund),
         cause=f"refund:{refund.id}:processed" + (f":{times_returned}" if times_returned else ""),
         now=now,
@@ -65,8 +66,8 @@ def notify_refund_credited(session: Session, refund: Refund, *, now: datetime) -
         session,
         user_id=refund.buyer_id,
         type="wallet_credited",
-        title=texts.REFUND_CREDITED_TITLE,
-        body=texts.REFUND_CREDITED_BODY.format(amount=format_naira(refund.amount_minor)),
+        title=say(texts.REFUND_CREDITED_TITLE),
+        body=say(texts.REFUND_CREDITED_BODY, amount=format_naira(refund.amount_minor)),
         link="/wallet",
         cause=f"refund:{refund.id}:credited",
         now=now,

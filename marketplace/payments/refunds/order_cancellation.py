@@ -1,18 +1,20 @@
 """Cancellation of orders, with the refund of paid orders."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
+from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import notify
+from marketplace.notifications.phrases import Phrase, say
 from marketplace.orders import operations as orders, states
 from marketplace.orders.queries import ensure_open_to
 from marketplace.orders.transitions import Actor, LockedOrder, lock_order
 from marketplace.payments import texts
 from marketplace.payments.refunds import create
-from marketplace.payments.refunds.notifications import sentences_with_amount
 
 
 def cancel_order(
@@ -55,27 +57,41 @@ def cancel_order(
             session, order=order, reason=f"Cancelled by the {actor.role} before the rest was paid.", now=now
         )
         wallet_minor, gateway_minor = order.wallet_minor, order.accepted_minor
-    refund_text = sentences_with_amount(
-        (gateway_minor, texts.ORDER_CANCELLED_REFUND),
-        (wallet_minor, texts.ORDER_CANCELLED_TO_WALLET),
-    )
-    _notify_parties(session, order, actor, refund_text, was_paid=was_paid, now=now)
+    refund_sentences = [
+        *(
+            [say(texts.ORDER_CANCELLED_REFUND, amount=format_naira(gateway_minor))]
+            if gateway_minor > 0
+            else []
+        ),
+        *(
+            [say(texts.ORDER_CANCELLED_TO_WALLET, amount=format_naira(wallet_minor))]
+            if wallet_minor > 0
+            else []
+        ),
+    ]
+    _notify_parties(session, order, actor, refund_sentences, was_paid=was_paid, now=now)
 
 
 def _notify_parties(
-    session: Session, order: LockedOrder, actor: Actor, refund_text: str, *, was_paid: bool, now: datetime
+    session: Session,
+    order: LockedOrder,
+    actor: Actor,
+    refund_sentences: Sequence[Phrase],
+    *,
+    was_paid: bool,
+    now: datetime,
 ) -> None:
     """Notify the buyer and, if the order was paid, the vendor."""
-    cancelled = texts.ORDER_CANCELLED_BY[actor.role].format(order_number=order.number)
-    body_by_user = {order.buyer_id: f"{cancelled}{refund_text}"}
+    cancelled = say(texts.ORDER_CANCELLED_BY[actor.role], order_number=order.number)
+    body_by_user = {order.buyer_id: [cancelled, *refund_sentences]}
     if was_paid:
-        body_by_user[order.vendor_user_id] = f"{cancelled} {texts.ORDER_CANCELLED_RESTOCKED}"
+        body_by_user[order.vendor_user_id] = [cancelled, say(texts.ORDER_CANCELLED_RESTOCKED)]
     for user_id, body in body_by_user.items():
         notify(
             session,
             user_id=user_id,
             type="order_cancelled",
-            title=texts.ORDER_CANCELLED_TITLE,
+            title=say(texts.ORDER_CANCELLED_TITLE),
             body=body,
             link=f"/orders/{order.id}",
             cause=f"order:{order.id}:cancelled",

@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.kernel.money import format_naira
 from marketplace.notifications.operations import notify
+from marketplace.notifications.phrases import say
 from marketplace.payouts import texts
 from marketplace.payouts.accounting import Payout
 from marketplace.payouts.models import mask_account_number
@@ -17,8 +18,12 @@ def notify_payout_sent(session: Session, payout: Payout, *, now: datetime) -> No
         session,
         user_id=payout.user_id,
         type="payout_sent",
-        title=texts.PAYOUT_SENT_TITLE,
-        body=_fill(texts.PAYOUT_SENT_BODY, payout),
+        title=say(texts.PAYOUT_SENT_TITLE),
+        body=say(
+            texts.PAYOUT_SENT_BODY,
+            amount=format_naira(payout.amount_minor),
+            account_number=mask_account_number(payout.account_number),
+        ),
         link=_link(payout),
         cause=f"payout:{payout.id}:sent",
         now=now,

@@ -43,7 +43,9 @@ def test_notification_is_stored(database: Database, person: UUID) -> None:
         "link": "/products/1",
         "cause": "once",
         "former_contact_id": None,
+        "subject_id": None,
         "created_at": NOW,
+        "deliver_at": NOW,
         "read_at": None,
     }
 
@@ -73,7 +75,9 @@ def test_concurrent_notifications_of_same_cause_are_stored_once(database: Databa
 def test_rolled_back_notification_is_not_stored(database: Database, person: UUID) -> None:
     def fail() -> None:
         with database.transaction() as session:
-            notify(session, user_id=person, type="x", title="x", body="x", link=None, cause="x", now=NOW)
+            notify(
+                session, user_id=person, type="order_paid", title="x", body="x", link=None, cause="x", now=NOW
+            )
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
