@@ -3,10 +3,13 @@
 import re
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from marketplace.kernel.ids import parse_uuid
 from marketplace.notifications import operations as notifications
+from marketplace.notifications.opt_outs import apply_opt_words
 from marketplace.payments.chargebacks.intake import record_chargeback
 from marketplace.payments.charges.apply import apply_charge
 from marketplace.payments.refunds import gateway_reports
@@ -74,6 +77,9 @@ def apply_messaging_event(session: Session, event: Event, *, last_try: bool, now
 def _record_message(session: Session, data: dict[str, Any], *, now: datetime) -> None:
     message, kind = data["message"], data["type"]
     content = message.get(kind)
+    text, phone = _readable_text(kind, content), contacts.parse_sender_phone(message["from"])
+    if text is not None and phone is not None:
+        apply_opt_words(session, phone=phone, text=text, now=now)
     contacts.record_message(
         session,
         sender=message["from"],
@@ -81,7 +87,7 @@ def _record_message(session: Session, data: dict[str, Any], *, now: datetime) ->
         message=contacts.IncomingMessage(
             provider_message_id=message["id"],
             type=kind,
-            text=_readable_text(kind, content),
+            text=text,
             content=_message_content(kind, content),
             replies_to=_read_text(message.get("context"), "id"),
             # The sender's clock may be ahead. No message is written after its arrival.
@@ -100,6 +106,7 @@ def _record_delivery_status(
     recorded = notifications.record_delivery_status(
         session,
         provider_message_id=status["id"],
+        delivery_id=_delivery_id(status.get("biz_opaque_callback_data")),
         status=status_name,
         error_code=_error_code(status.get("errors")),
         at=_parse_epoch_seconds(status.get("timestamp")) or now,
@@ -132,6 +139,10 @@ def _read_field(holder: Any, name: str) -> Any:
 def _read_text(holder: Any, name: str) -> str | None:
     value = _read_field(holder, name)
     return value if isinstance(value, str) and value else None
+
+
+def _delivery_id(callback_data: Any) -> UUID | None:
+    return parse_uuid(callback_data) if isinstance(callback_data, str) else None
 
 
 def _error_code(errors: Any) -> str | None:

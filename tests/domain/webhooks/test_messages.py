@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from marketplace.identity.models import Profile
 from marketplace.infra.db import Database
+from marketplace.notifications.delivery.plan import list_opted_out
 from marketplace.webhooks import envelopes, inbox as webhook_inbox, queries
 from marketplace.webhooks.inbox import RETRY_DELAYS_SECONDS, ProcessingResult
 from tests.support.gateway import charge_data, event_of
@@ -484,3 +485,54 @@ def test_phone_numbers_and_texts_are_not_logged(database: Database) -> None:
     assert "webhook event processed" in logged
     for private in (sender, "my-secret-words", "Ada Obi", sent["id"]):
         assert private not in logged
+
+
+class TestOptOuts:
+    """STOP ends template messages to the sender's number, and START resumes them."""
+
+    @staticmethod
+    def has_opted_out(database: Database, sender: str) -> bool:
+        with database.reading() as session:
+            return bool(list_opted_out(session, phones={f"+{sender}"}))
+
+    def send(self, database: Database, sender: str, words: str) -> None:
+        assert deliver(database, envelope(message(sender=sender, text={"body": words}))) == "processed"
+
+    @pytest.mark.parametrize("words", ["STOP", "stop.", " Unsubscribe! ", "opt-out", "Stop all"])
+    def test_stop_word_ends_messages_at_once(self, database: Database, words: str) -> None:
+        sender = unique_phone_number()
+        self.send(database, sender, words)
+        self.send(database, sender, words)
+
+        assert self.has_opted_out(database, sender)
+
+    @pytest.mark.parametrize("words", ["Please stop sending me the wrong size", "Where is my order?", "..."])
+    def test_ordinary_message_does_not_end_messages(self, database: Database, words: str) -> None:
+        sender = unique_phone_number()
+        self.send(database, sender, words)
+
+        assert not self.has_opted_out(database, sender)
+
+    def test_start_word_resumes_messages(self, database: Database) -> None:
+        sender = unique_phone_number()
+        self.send(database, sender, "STOP")
+        self.send(database, sender, "start")
+
+        assert not self.has_opted_out(database, sender)
+
+
+def test_status_finds_the_attempt_whose_response_was_lost(database: Database) -> None:
+    ours = unique_message_id()
+    with database.transaction() as session:
+        kept_id = log_delivery(session, status="failed")
+        delivery_id = row_of(session, "notification_delivery_logs", provider_message_id=kept_id)["id"]
+        session.execute(
+            text("UPDATE notification_delivery_logs SET provider_message_id = NULL WHERE id = :id"),
+            {"id": delivery_id},
+        )
+    body = envelope(status(ours, "delivered", biz_opaque_callback_data=str(delivery_id)))
+
+    assert deliver(database, body) == "processed"
+    with database.reading() as session:
+        row = row_of(session, "notification_delivery_logs", id=delivery_id)
+    assert (row["status"], row["provider_message_id"]) == ("delivered", ours)
