@@ -1,10 +1,12 @@
-"""Functions for the identity provider and the database: provision a new user."""
+"""Functions for the identity provider and the database: provision a user, deliver a notification."""
 
 from typing import Any
 
+from blueprints.functions.notification_schemas import DeliveredNotification, DeliverNotification
 from blueprints.functions.schemas import CreatedUser, CreateUser
 from blueprints.http import FUNCTION_CALLER, Context, ContractBlueprint, SharedLimit
-from marketplace.kernel.errors import AccountErasedError
+from marketplace.kernel.errors import AccountErasedError, NotFoundError
+from marketplace.notifications import requested
 from marketplace.referrals.provision import EmailDomainBarredError, NewUser, provision_user
 
 area = ContractBlueprint(
@@ -48,3 +50,27 @@ def create_user(ctx: Context, body: dict[str, NewUser | None]) -> dict[str, Any]
         "referral_status": referral.status if referral else None,
         "referral_rejection": referral.rejection if referral else None,
     }
+
+
+@area.post(
+    "/deliver-notification",
+    auth=FUNCTION_CALLER,
+    limit=SharedLimit.UNLIMITED,
+    body=DeliverNotification,
+    reply=DeliveredNotification,
+    enveloped=False,
+    raises=(NotFoundError,),
+)
+def deliver_notification(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+    """Deliver a notification by push, template message, SMS and e-mail. Repeated calls deliver once.
+
+    The body is a trigger's row change of the table `notifications`, or a new notification with an id of your own.
+    """
+    request = body["request"]
+    if request is None:
+        return {"ignored": True}
+    if isinstance(request, requested.RequestedNotification):
+        accepted = requested.deliver_new(ctx.session, requested=request, now=ctx.now)
+    else:
+        accepted = requested.deliver_existing(ctx.session, notification_id=request, now=ctx.now)
+    return {"ignored": False, "accepted": accepted}

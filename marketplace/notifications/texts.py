@@ -27,3 +27,5 @@ EMAIL_FOOTER = "You receive this e-mail because you have an account on Campus Ma
 INVALID_UNSUBSCRIBE_TOKEN = "Must be the token of a link in an e-mail."  # noqa: S105 - a message
 SMS_LIMIT_TITLE = "The limit of the SMS cost of a day is reached"
 SMS_LIMIT_RESOLVED = "SMS are sent again."
+KIND_NOT_DELIVERABLE = "Must be a registered kind of notification without a delivery PIN."
+PERSON_NOT_FOUND = "Must be the id of a person."

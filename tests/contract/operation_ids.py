@@ -222,6 +222,7 @@ OPERATION_IDS = {
     "GET /health/ready": "checkReadiness",
     "POST /functions/v1/{gateway}-webhook": "receiveNamedGatewayWebhook",
     "POST /functions/v1/create-user": "createUser",
+    "POST /functions/v1/deliver-notification": "deliverNotification",
     "GET /api/users/me/referrals": "getReferrals",
     "POST /api/users/me/referrals/code": "issueReferralCode",
 }

@@ -252,7 +252,7 @@ PLATFORM_AND_HEALTH = (
 # The gateway's name stands in the first path: `gateway` unless configured.
 FUNCTIONS = (
     Row("POST", "/functions/v1/:gateway-webhook", UNCHECKED, "unlimited"),
-    Row("POST", "/functions/v1/deliver-notification", FUNCTION_CALLER, "unlimited", built=False),
+    Row("POST", "/functions/v1/deliver-notification", FUNCTION_CALLER, "unlimited"),
     Row("POST", "/functions/v1/create-user", FUNCTION_CALLER, "unlimited"),
 )
 

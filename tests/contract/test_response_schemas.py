@@ -33,6 +33,7 @@ MAY_BE_MISSING = {
     "OrderDestination": OF_DESTINATIONS,
     # An ignored call has no user.
     "CreatedUser": {"userId", "created", "referralStatus", "referralRejection"},
+    "DeliveredNotification": {"accepted"},
 }
 _MOST_LEVELS = 8
 
