@@ -273,7 +273,7 @@ class Settings:
         secret=True,
     )
     vapid_contact: str = _setting(
-        "", "The address that push services contact, as mailto:… or https://…. Empty means PUBLIC_BASE_URL."
+        "", "The address that push services contact, as mailto:… or https://…. Empty means MAIL_FROM."
     )
     web_push_url: str = _setting(
         "",

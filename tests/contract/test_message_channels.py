@@ -99,7 +99,6 @@ def channel_settings(settings: Settings, server: ProvidersServer) -> Settings:
     return replace(
         settings,
         vapid_private_key=base64.urlsafe_b64encode(secrets.token_bytes(32)).rstrip(b"=").decode(),
-        vapid_contact="mailto:push@shop.example",
         fcm_credentials=server.fcm_credentials,
         fcm_url=f"{server.inbox_url}/fcm",
         messaging_url=f"{server.inbox_url}/cloud/v23.0",

@@ -116,14 +116,11 @@ class DrainResult:
     planned: int = field(default=0, metadata={"label": "planned"})
     sent: int = field(default=0, metadata={"label": "sent"})
     failed: int = field(default=0, metadata={"label": "failed"})
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def add(self, outcomes: Sequence[Outcome]) -> None:
-        """Count outcomes."""
-        failed = sum(outcome.error_class is not None for outcome in outcomes)
-        with self._lock:
-            self.sent += len(outcomes) - failed
-            self.failed += failed
+    def add(self, other: "DrainResult") -> None:
+        """Add the numbers of a channel."""
+        self.sent += other.sent
+        self.failed += other.failed
 
 
 def deliver_due(services: DeliveryServices, *, max_seconds: float) -> DrainResult:
@@ -138,11 +135,11 @@ def deliver_due(services: DeliveryServices, *, max_seconds: float) -> DrainResul
             planned = _plan(services)
             result.planned += planned
             drained = list(
-                executor.map(
-                    lambda name: _drain_channel(services, name, until=until, result=result), services.channels
-                )
+                executor.map(lambda name: _drain_channel(services, name, until=until), services.channels)
             )
-            if not planned and not any(drained):
+            for of_channel in drained:
+                result.add(of_channel)
+            if not planned and not any(one.sent or one.failed for one in drained):
                 break
     return result
 
@@ -154,9 +151,9 @@ def _plan(services: DeliveryServices) -> int:
     return planned + database.in_transaction(plan_due_fallbacks, now=now, limit=_PLAN_BATCH)
 
 
-def _drain_channel(services: DeliveryServices, name: str, *, until: float, result: DrainResult) -> int:
-    """Deliver the due batches of a channel, and return the number of attempts."""
-    attempts = 0
+def _drain_channel(services: DeliveryServices, name: str, *, until: float) -> DrainResult:
+    """Deliver the due batches of a channel."""
+    result = DrainResult()
     with ThreadPoolExecutor(_CONCURRENT_CALLS, thread_name_prefix=f"delivery-{name}") as executor:
         while time.monotonic() < until:
             health, now = services.health[name], services.clock()
@@ -169,9 +166,9 @@ def _drain_channel(services: DeliveryServices, name: str, *, until: float, resul
             if not leased or (name == SMS and _postpone_over_limit(services, leased, now)):
                 break
             outcomes = _attempt_all(services, name, leased, executor)
-            attempts += len(outcomes)
-            result.add(outcomes)
-    return attempts
+            failed = sum(outcome.error_class is not None for outcome in outcomes)
+            result.add(DrainResult(sent=len(outcomes) - failed, failed=failed))
+    return result
 
 
 def _attempt_all(

@@ -19,7 +19,7 @@ class WebPushClient:
         from py_vapid import Vapid02  # noqa: PLC0415 - imports much
 
         self._vapid = Vapid02.from_raw(settings.vapid_private_key.encode())
-        self._contact = settings.vapid_contact or settings.public_base_url
+        self._contact = settings.vapid_contact or f"mailto:{settings.mail_sender}"
         self._client = ProviderClient(_NAME, "", timeout_seconds=_TIMEOUT_SECONDS)
 
     def send(

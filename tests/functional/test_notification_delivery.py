@@ -1,0 +1,118 @@
+"""Delivery by a real worker process: a paid order's PIN, a killed worker, and secrets in the database and in logs."""
+
+import base64
+import secrets
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import update
+
+from marketplace.identity.models import Profile
+from marketplace.notifications.operations import notify
+from tests.support.purchases import Shop, make_shop, paid_order, pin_of
+from tests.support.servers import dump_data
+from tests.support.service_processes import ServiceProcesses, kill
+
+QUEUE = "notifications"
+PHONE, ADDRESS = "+2348035550147", "amara.held@students.example"
+
+
+class DeliverySite:
+    """A site whose providers are stand-ins, with a buyer who has a phone, an e-mail address and a browser."""
+
+    def __init__(self, site: ServiceProcesses, shop: Shop) -> None:
+        self.site = site
+        self.shop = shop
+
+    def messages(self, channel: str) -> list[dict[str, Any]]:
+        """List the messages that the stand-in of a channel accepted."""
+        return [dict(message) for message in self.site.providers.inbox.list_messages(channel=channel)]
+
+    def attempts(self) -> list[tuple[str, str, str | None]]:
+        """List channel, status and class of error of all attempts."""
+        return self.site.query(
+            "SELECT channel, status, error_class FROM notification_delivery_logs ORDER BY id"
+        )
+
+    def notify(self, kind: str) -> UUID:
+        """Notify the buyer."""
+        written = self.site.database.in_transaction(
+            notify,
+            user_id=self.shop.buyer.id,
+            type=kind,
+            title="A title",
+            body="A body.",
+            link="/orders",
+            cause=f"tests:{uuid4()}",
+            now=datetime.now(UTC),
+        )
+        assert written is not None
+        return written
+
+
+@pytest.fixture
+def delivery(site: ServiceProcesses) -> DeliverySite:
+    providers = site.providers
+    site.environment |= {
+        "MESSAGING_URL": f"{providers.inbox_url}/cloud/v23.0",
+        "MESSAGING_ACCESS_TOKEN": "of-the-tests-only",
+        "MESSAGING_PHONE_ID": "100200300",
+        "SMTP_URL": providers.smtp_url,
+        "VAPID_PRIVATE_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).rstrip(b"=").decode(),
+        "WEB_PUSH_URL": f"{providers.inbox_url}/push",
+    }
+    providers.inbox.reset()
+    site.query("DELETE FROM notification_delivery_logs")
+    site.query("DELETE FROM notifications")
+    shop = site.database.in_transaction(make_shop)
+    with site.database.transaction() as session:
+        session.execute(update(Profile).values(phone=None, phone_verified_at=None, email=None))
+        session.execute(
+            update(Profile)
+            .where(Profile.id == shop.buyer.id)
+            .values(phone=PHONE, phone_verified_at=datetime.now(UTC), email=ADDRESS)
+        )
+    return DeliverySite(site, shop)
+
+
+def test_pin_reaches_the_buyer_and_nothing_else(delivery: DeliverySite) -> None:
+    site = delivery.site
+    order_id = site.database.in_transaction(paid_order, delivery.shop)
+    # The order was paid at a fixed time of the tests, and its notifications would have expired.
+    site.query("UPDATE notifications SET created_at = now()")
+    worker = site.worker(QUEUE)
+    site.wait_until(lambda: delivery.messages("messaging") and delivery.messages("email"), worker)
+    pin = pin_of(order_id)
+
+    [message] = delivery.messages("messaging")
+    parameters = message["content"]["template"]["components"][0]["parameters"]
+    assert parameters[1]["text"] == pin
+    assert all(pin not in str(mail["content"]) for mail in delivery.messages("email"))
+    site.wait_until(lambda: all(status != "sending" for _, status, _ in delivery.attempts()), worker)
+    site.stop_processes()
+    stored = dump_data(site.postgres.url)
+    logs = "".join(path.read_text() for path in site.directory.glob("worker*.log"))
+    assert f"'{pin}'" not in stored
+    assert f" {pin} " not in stored
+    assert [secret for secret in (pin, PHONE.removeprefix("+234"), ADDRESS) if secret in logs] == []
+    payloads = str(site.query("SELECT payload, last_error FROM outbox_events"))
+    assert [secret for secret in (PHONE, ADDRESS) if secret in payloads] == []
+
+
+def test_mail_of_a_killed_worker_is_sent_again_with_the_same_id(delivery: DeliverySite) -> None:
+    site, inbox = delivery.site, delivery.site.providers.inbox
+    delivery.notify("payout_sent")
+    inbox.plan("email", "lost", 1)
+    worker = site.worker(QUEUE)
+    site.wait_until(lambda: delivery.messages("email"), worker)
+    kill(worker)
+    site.query("UPDATE notification_delivery_logs SET lease_until = now() WHERE status = 'sending'")
+    worker = site.worker(QUEUE)
+    site.wait_until(lambda: ("email", "failed", "unknown_outcome") in delivery.attempts(), worker)
+    site.query("UPDATE notification_delivery_logs SET due_at = now() WHERE status = 'queued'")
+    site.wait_until(lambda: len(delivery.messages("email")) == 2, worker)
+
+    ids = {mail["content"]["messageId"] for mail in delivery.messages("email")}
+    assert len(ids) == 1
