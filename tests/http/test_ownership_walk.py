@@ -57,6 +57,7 @@ ALLOWED_FIELDS = {
     "platform.create_proposal": {"user_id", "commission_bps"},
     # The identity provider names the new person.
     "server-functions.create_user": {"user_id"},
+    "server-functions.deliver_notification": {"id", "user_id"},
 }
 FORBIDDEN = {
     "role": "staff",
