@@ -36,6 +36,7 @@ from marketplace.infra.imaging.formats import FORMATS
 from marketplace.kernel.errors import LimitReachedError, RateLimitError, StaleRevisionError
 from marketplace.kernel.paging import Page
 from marketplace.media import images
+from marketplace.notifications.delivery import code_sms
 
 area = ContractBlueprint("users", "/api/users", "Your account and addresses")
 
@@ -75,6 +76,7 @@ def request_phone_code(ctx: Context, body: dict[str, Any]) -> phone_verification
     """Send a code by SMS to verify a phone number. The code is valid for 10 minutes and replaces earlier codes."""
     services = ctx.services
     with ctx.transaction() as session:
+        code_sms.ensure_within_sms_limit(session, settings=services.settings, now=ctx.now)
         issued = phone_verification.issue_code(
             session,
             user_id=ctx.user.id,
@@ -82,7 +84,14 @@ def request_phone_code(ctx: Context, body: dict[str, Any]) -> phone_verification
             key=services.settings.delivery_pin_key,
             now=ctx.now,
         )
-    phone_verification.send_code(services.sms, issued)
+    code_sms.send_code(
+        services.database,
+        services.sms,
+        issued,
+        user_id=ctx.user.id,
+        settings=services.settings,
+        now=ctx.now,
+    )
     return issued
 
 

@@ -25,7 +25,7 @@ from marketplace.kernel.errors import (
 )
 from marketplace.kernel.one_time_codes import code_matches, derive_code
 from marketplace.providers.client import ProviderRefusedError
-from marketplace.providers.messaging.sms import SmsGateway
+from marketplace.providers.messaging.sms import SentSms, SmsGateway
 
 MAX_ATTEMPTS = 5
 VALIDITY = timedelta(minutes=10)
@@ -114,16 +114,23 @@ def _ensure_below_limits(session: Session, *, user_id: UUID, phone: str, now: da
         raise RateLimitError(texts.TOO_MANY_CODES_TODAY, retry_after_seconds=retry_after)
 
 
-def send_code(sms: SmsGateway, issued: IssuedCode) -> None:
+def code_text(issued: IssuedCode) -> str:
+    """Return the text of the SMS with a code."""
+    return texts.PHONE_CODE_SMS.format(code=issued.code)
+
+
+def send_code(sms: SmsGateway, issued: IssuedCode) -> SentSms:
     """Send a code to the number by SMS.
 
     :raises ProviderUnavailableError: the SMS was refused or may not have been sent
     """
     try:
-        sms.send(phone=issued.phone, text=texts.PHONE_CODE_SMS.format(code=issued.code))
+        return sms.send(phone=issued.phone, text=code_text(issued))
     except ProviderRefusedError as error:
         _log.warning("sms refused", status=error.status)
-        raise ProviderUnavailableError(texts.SMS_NOT_SENT) from None
+        unavailable = ProviderUnavailableError(texts.SMS_NOT_SENT)
+        unavailable.may_have_happened = False
+        raise unavailable from None
 
 
 def confirm_code(

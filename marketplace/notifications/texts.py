@@ -25,6 +25,7 @@ PIN_SMS = {
 SMS_TEXT = "{title}. {body}"
 EMAIL_FOOTER = "You receive this e-mail because you have an account on Campus Marketplace."
 INVALID_UNSUBSCRIBE_TOKEN = "Must be the token of a link in an e-mail."  # noqa: S105 - a message
+SMS_LIMIT_DETAIL = "No more SMS can be sent today. Try again tomorrow."
 SMS_LIMIT_TITLE = "The limit of the SMS cost of a day is reached"
 SMS_LIMIT_RESOLVED = "SMS are sent again."
 KIND_NOT_DELIVERABLE = "Must be a registered kind of notification without a delivery PIN."

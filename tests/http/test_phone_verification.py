@@ -1,16 +1,23 @@
 """Verification of phone numbers by SMS, over HTTP."""
 
 import re
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
+from sqlalchemy import select
 from structlog.testing import capture_logs
 
 from marketplace.identity.phone_verification import MAX_ATTEMPTS, MAX_CODES_PER_DAY, MAX_CODES_PER_MINUTE
+from marketplace.infra.db import Database
+from marketplace.infra.settings import Settings
+from marketplace.kernel.errors import ServiceUnavailableError
+from marketplace.notifications.delivery.code_sms import ensure_within_sms_limit
+from marketplace.notifications.models import NotificationDeliveryLog
 from tests.support.gateway import MovableClock, TestGateway
 from tests.support.market import Bearer, Market
 from tests.support.product_api import faults_of
@@ -225,3 +232,25 @@ def test_invalid_code_is_named_and_uses_no_attempt(phones: Phones, code: Any) ->
 
     assert (answer.status_code, faults_of(answer)) == (422, ["code"])
     assert "attemptsLeft" not in answer.json
+
+
+def test_each_code_is_logged_with_the_cost(phones: Phones, database: Database) -> None:
+    person = phones.person()
+    phones.request_code(person)
+    phones.sms.plan("refused", 1)
+    phones.request_code(person)
+
+    with database.reading() as session:
+        rows = session.scalars(
+            select(NotificationDeliveryLog)
+            .where(NotificationDeliveryLog.user_id == person)
+            .order_by(NotificationDeliveryLog.id)
+        ).all()
+    attempts = [(row.channel, row.status, row.error_class, row.cost_minor) for row in rows]
+    assert attempts == [("sms", "sent", None, 400), ("sms", "failed", "unavailable", None)]
+
+
+def test_no_code_is_sent_beyond_the_daily_limit(database: Database, settings: Settings) -> None:
+    without_money = replace(settings, sms_daily_limit_naira=0)
+    with database.reading() as session, pytest.raises(ServiceUnavailableError):
+        ensure_within_sms_limit(session, settings=without_money, now=datetime.now(UTC))

@@ -25,7 +25,7 @@ from marketplace.notifications.delivery.channels import (
     SentMessage,
 )
 from marketplace.notifications.delivery.plan import plan_due_fallbacks, plan_due_notifications
-from marketplace.notifications.delivery.policy import CAMPUS_TIME
+from marketplace.notifications.delivery.policy import day_start
 from marketplace.notifications.delivery.record import LeasedDelivery, Outcome
 from marketplace.notifications.kinds import EMAIL, KINDS, PUSH, SMS
 from marketplace.providers.client import ProviderRefusedError
@@ -296,9 +296,8 @@ def _compose(
 
 def _postpone_over_limit(services: DeliveryServices, leased: Sequence[LeasedDelivery], now: datetime) -> bool:
     """Postpone SMS and raise an alert if the cost of the day in Nigeria has reached the limit."""
-    since = now.astimezone(CAMPUS_TIME).replace(hour=0, minute=0, second=0, microsecond=0)
     with services.database.reading() as session:
-        cost_minor = record.sum_sms_cost(session, since=since)
+        cost_minor = record.sum_sms_cost(session, since=day_start(now))
     if cost_minor < services.sms_daily_limit_minor:
         services.database.in_transaction(services.report_sms_limit, None, now)
         return False

@@ -54,6 +54,11 @@ def first_due_at(kind: NotificationKind, channel: str, now: datetime) -> datetim
     return morning.astimezone(now.tzinfo) if local.hour < _QUIET_UNTIL_HOUR else now
 
 
+def day_start(now: datetime) -> datetime:
+    """Return the start of the day in Nigeria."""
+    return now.astimezone(CAMPUS_TIME).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
 def later_pin_channels(channel: str) -> tuple[str, ...]:
     """Return the channels that can carry the PIN after a channel."""
     return PIN_CHANNELS[PIN_CHANNELS.index(channel) + 1 :] if channel in PIN_CHANNELS else ()

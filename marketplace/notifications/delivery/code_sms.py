@@ -1,0 +1,63 @@
+"""SMS with one-time codes, which are sent in a request: the daily limit and the log of attempts."""
+
+import time
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy.orm import Session
+
+from marketplace.identity import phone_verification
+from marketplace.identity.phone_verification import IssuedCode
+from marketplace.infra.db import Database
+from marketplace.infra.settings import Settings
+from marketplace.kernel.errors import ProviderUnavailableError, ServiceUnavailableError
+from marketplace.notifications import texts
+from marketplace.notifications.delivery.policy import day_start
+from marketplace.notifications.delivery.record import FAILED, SENT, UNAVAILABLE, UNKNOWN_OUTCOME, sum_sms_cost
+from marketplace.notifications.kinds import SMS
+from marketplace.notifications.models import NotificationDeliveryLog
+from marketplace.providers.messaging.sms import SmsGateway, count_parts
+
+_RETRY_AFTER_SECONDS = 3_600
+
+
+def ensure_within_sms_limit(session: Session, *, settings: Settings, now: datetime) -> None:
+    """Check that the SMS of the day have not reached the limit of their cost.
+
+    :raises ServiceUnavailableError: the limit is reached
+    """
+    if sum_sms_cost(session, since=day_start(now)) >= settings.sms_daily_limit_naira * 100:
+        raise ServiceUnavailableError(texts.SMS_LIMIT_DETAIL, retry_after_seconds=_RETRY_AFTER_SECONDS)
+
+
+def send_code(
+    database: Database,
+    sms: SmsGateway,
+    issued: IssuedCode,
+    *,
+    user_id: UUID,
+    settings: Settings,
+    now: datetime,
+) -> None:
+    """Send a code by SMS, and log the attempt.
+
+    :raises ProviderUnavailableError: the SMS was refused or may not have been sent
+    """
+    started_at = time.perf_counter()
+    attempt = NotificationDeliveryLog(user_id=user_id, channel=SMS, status_at=now, created_at=now)
+    try:
+        sent = phone_verification.send_code(sms, issued)
+    except ProviderUnavailableError as error:
+        attempt.status = FAILED
+        attempt.error_class = UNKNOWN_OUTCOME if error.may_have_happened else UNAVAILABLE
+        raise
+    else:
+        attempt.status, attempt.provider_message_id = SENT, sent.message_id
+        attempt.cost_minor = count_parts(phone_verification.code_text(issued)) * settings.sms_price_kobo
+    finally:
+        attempt.milliseconds = round((time.perf_counter() - started_at) * 1000)
+        database.in_transaction(_add, attempt)
+
+
+def _add(session: Session, attempt: NotificationDeliveryLog) -> None:
+    session.add(attempt)
