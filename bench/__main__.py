@@ -10,8 +10,9 @@ from pathlib import Path
 
 import click
 
-from bench import community, data, floors, ledger, memory, reads, report
+from bench import chat, community, data, floors, ledger, memory, reads, report
 from bench.charges import Charges
+from bench.chat import Chat
 from bench.community import Community
 from bench.ingest import messages_part
 from bench.ledger import BrokenBooksError, Statements
@@ -32,6 +33,7 @@ _NAMES = (
     *("detail", "search", "suggestions", "memory"),
     *ledger.PARTS,
     *community.PARTS,
+    *chat.PARTS,
     *("placing", "ingest", "ingest-messages", "charge", "pin", "initialise", "initialise-flat-out"),
     "listing-slow-gateway",
 )
@@ -71,6 +73,10 @@ _RECORDING_SECONDS = 5.0
       store-reviews     the newest reviews of a store
       hubs              the hubs of a campus with their opening status
       analytics         a year of a store's figures by week
+      conversations     a person's conversations; 100,000 conversations with 5,000,000 messages. Floor of this part
+                        and the next two: the same SQL by bare HTTP
+      messages          the newest messages of a conversation
+      feed              a person's newest notifications, of 1,000,000
       memory            a web worker's memory after 10,000 mixed requests
       placing           placing an order; floors: the same SQL by bare HTTP, and by pgbench
       ingest            receiving a webhook; floor: HMAC, INSERT and enqueue by bare HTTP
@@ -203,14 +209,7 @@ def _prepare(
     tell(f"loading {sizes.products} products and {sizes.shipped + sizes.payable} orders")
     stand.migrate()
     data.load(stand.database, sizes)
-    of_statements = any(name in ledger.PARTS for name in names)
-    if of_statements:
-        tell(f"loading a statement of {ledger.ENTRIES} entries")
-        ledger.load(stand.database.url)
-    of_community = any(name in community.PARTS for name in names)
-    if of_community:
-        tell(f"loading {community.MEMBERS} members with {community.ORDERS} orders")
-        community.load(stand.database.url, products=sizes.products)
+    _load_large(stand, sizes=sizes, names=names, tell=tell)
     # Search needs the word counts, which operators refresh on schedule.
     stand.run_periodic("refresh-search-terms")
     data.settle(stand.database)
@@ -226,10 +225,18 @@ def _prepare(
     statements = Statements(stand, clients=clients)
     calls = reads.recorded_calls(pages[0], pages[1]) | writes.recorded_calls() | charges.recorded_calls()
     members = Community(stand, clients=clients)
-    if of_statements:
-        calls |= statements.recorded_calls()
-    if of_community:
-        calls |= members.recorded_calls()
+    talkers = Chat(stand, clients=clients)
+    large = [
+        builder
+        for parts, builder in (
+            (ledger.PARTS, statements),
+            (community.PARTS, members),
+            (chat.PARTS, talkers),
+        )
+        if any(name in parts for name in names)
+    ]
+    for builder in large:
+        calls |= builder.recorded_calls()
     recorded = read_recorded(stand.record(json.dumps(calls)))
     place, release = writes.place_floor(recorded["place"]), writes.release_floor(recorded["release"])
     described = {
@@ -239,11 +246,8 @@ def _prepare(
         "release": release.described(shape="rows"),
         "charge": charges.floor(recorded["charge"]).described(shape="rows"),
     }
-    if of_statements:
-        floors_of_statements = statements.floors(recorded)
-        described |= {name: floor.described(shape="rows") for name, floor in floors_of_statements.items()}
-    if of_community:
-        described |= {name: floor.described(shape="rows") for name, floor in members.floors(recorded).items()}
+    for builder in large:
+        described |= {name: floor.described(shape="rows") for name, floor in builder.floors(recorded).items()}
     stand.start_floors(floors.describe(statements=described, published_keys=stand.identity.published_keys()))
     if any(name.startswith("initialise") for name in names) or "listing-slow-gateway" in names:
         stand.start_waiting()
@@ -254,12 +258,28 @@ def _prepare(
         *read.parts(),
         *statements.parts(),
         *members.parts(),
+        *talkers.parts(),
         *writes.parts(place=place, release=release),
         messages_part(stand, clients=clients),
         charges.part(),
         slow_part(stand, listing=read.listing, payments=writes.payments, clients=clients),
     ]
     return [part for part in made if part.name in names], read
+
+
+def _load_large(
+    stand: Stand, *, sizes: data.Sizes, names: Sequence[str], tell: Callable[[str], None]
+) -> None:
+    """Load the data of the parts that need millions of rows."""
+    if any(name in ledger.PARTS for name in names):
+        tell(f"loading a statement of {ledger.ENTRIES} entries")
+        ledger.load(stand.database.url)
+    if any(name in community.PARTS for name in names):
+        tell(f"loading {community.MEMBERS} members with {community.ORDERS} orders")
+        community.load(stand.database.url, products=sizes.products)
+    if any(name in chat.PARTS for name in names):
+        tell(f"loading {chat.CONVERSATIONS} conversations with {chat.MESSAGES_EACH} messages each")
+        chat.load(stand.database.url)
 
 
 def _reference(

@@ -82,6 +82,7 @@ _KINDS = {
         (
             *("campus", "category", "buyer", "merchant", "store", "product", "image", "shipped", "payable"),
             *("charged", "intent", "event", "member", "delivered", "review"),
+            *("talker", "conversation", "chat_message", "notification"),
         ),
         start=1,
     )
