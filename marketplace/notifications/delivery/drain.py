@@ -145,10 +145,14 @@ def deliver_due(services: DeliveryServices, *, max_seconds: float) -> DrainResul
 
 
 def _plan(services: DeliveryServices) -> int:
-    database, now = services.database, services.clock()
+    database, now, configured = services.database, services.clock(), services.channels.keys()
     database.in_transaction(record.record_abandoned_deliveries, now=now, limit=_PLAN_BATCH)
-    planned = database.in_transaction(plan_due_notifications, now=now, limit=_PLAN_BATCH)
-    return planned + database.in_transaction(plan_due_fallbacks, now=now, limit=_PLAN_BATCH)
+    planned = database.in_transaction(
+        plan_due_notifications, configured=configured, now=now, limit=_PLAN_BATCH
+    )
+    return planned + database.in_transaction(
+        plan_due_fallbacks, configured=configured, now=now, limit=_PLAN_BATCH
+    )
 
 
 def _drain_channel(services: DeliveryServices, name: str, *, until: float) -> DrainResult:

@@ -94,9 +94,12 @@ _SELECT_DUE = Prepared(
 )
 
 
-def plan_due_notifications(session: Session, *, now: datetime, limit: int) -> int:
+def plan_due_notifications(
+    session: Session, *, configured: Collection[str], now: datetime, limit: int
+) -> int:
     """Queue the deliveries of notifications that are due, the earliest first.
 
+    :param configured: the channels of this installation
     :return: the number of planned notifications
     """
     due = list(_SELECT_DUE.all(session, now=now, limit=limit))
@@ -115,7 +118,7 @@ def plan_due_notifications(session: Session, *, now: datetime, limit: int) -> in
         )
         kind = KINDS[row.type]
         if row.former_kind is None:
-            channels = _channels(kind, recipient)
+            channels = _channels(kind, recipient, configured)
         else:
             # The contact that was replaced is the only recipient.
             channels = [EMAIL if row.former_kind == "email" else SMS]
@@ -133,16 +136,19 @@ def plan_due_notifications(session: Session, *, now: datetime, limit: int) -> in
     return len(due)
 
 
-def _channels(kind: NotificationKind, recipient: _Recipient) -> list[str]:
+def _channels(kind: NotificationKind, recipient: _Recipient, configured: Collection[str]) -> list[str]:
     """List the channels of a kind. The PIN takes the first possible channel, and others by fallback."""
     wanted = set(kind.channels)
     if kind.preference is not None:
         allowed = resolve_preferences(recipient.preferences)[kind.preference]
         wanted = {channel for channel in wanted if allowed[_PREFERENCE_NAMES.get(channel, channel)]}
     if kind.carries_pin:
-        first = next((channel for channel in PIN_CHANNELS if recipient.targets(channel)), None)
+        first = next(
+            (channel for channel in PIN_CHANNELS if channel in configured and recipient.targets(channel)),
+            None,
+        )
         wanted = (wanted - set(PIN_CHANNELS)) | ({first} if first else set())
-    return [channel for channel in kind.channels if channel in wanted]
+    return [channel for channel in kind.channels if channel in wanted and channel in configured]
 
 
 def list_opted_out(session: Session, *, phones: Collection[str]) -> set[str]:
@@ -219,9 +225,10 @@ _SELECT_DUE_FALLBACKS = Prepared(
 )
 
 
-def plan_due_fallbacks(session: Session, *, now: datetime, limit: int) -> int:
+def plan_due_fallbacks(session: Session, *, configured: Collection[str], now: datetime, limit: int) -> int:
     """Queue the next channel of messages without a receipt.
 
+    :param configured: the channels of this installation
     :return: the number of messages that were decided
     """
     due = list(_SELECT_DUE_FALLBACKS.all(session, now=now, limit=limit))
@@ -233,7 +240,9 @@ def plan_due_fallbacks(session: Session, *, now: datetime, limit: int) -> int:
         channels = [
             channel
             for channel in later_pin_channels(row.channel)
-            if row.phone is not None and (channel == SMS or row.phone not in opted_out)
+            if channel in configured
+            and row.phone is not None
+            and (channel == SMS or row.phone not in opted_out)
         ]
         if channels and not row.is_received:
             planned.append(PlannedDelivery(row.notification_id, row.user_id, channels[0], None, 1, now))

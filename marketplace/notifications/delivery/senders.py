@@ -229,7 +229,7 @@ def _text_of(html: str) -> str:
 
 
 def make_channels(settings: Settings, *, sms: SmsGateway, clock: Clock) -> Mapping[str, DeliveryChannel]:
-    """Create the configured channels by name. Deliveries of other channels wait until they are configured."""
+    """Create the configured channels by name. No delivery is planned for other channels."""
     channels: dict[str, DeliveryChannel] = {SMS: SmsSender(settings, sms)}
     if settings.vapid_private_key or settings.fcm_credentials:
         channels[PUSH] = PushSender(settings, clock)

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +18,7 @@ from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.notifications.delivery import record
 from marketplace.notifications.delivery.channels import DeadRecipientError, OutgoingMessage, SentMessage
 from marketplace.notifications.delivery.drain import ChannelHealth, DeliveryServices, deliver_due
+from marketplace.notifications.delivery.plan import plan_due_notifications
 from marketplace.notifications.delivery.policy import FALLBACK_AFTER, LEASE
 from marketplace.notifications.kinds import CHANNELS, EMAIL, MESSAGING, PUSH, SMS
 from marketplace.notifications.models import MessageOptOut, Notification, NotificationDeliveryLog, UserDevice
@@ -414,7 +415,7 @@ def test_outage_pauses_a_single_channel_without_losses(site: Site) -> None:
 
 def test_delivery_of_a_dead_worker_is_an_unknown_outcome(site: Site) -> None:
     notification = site.notify(site.person(phone=False))
-    deliver_due(replace(site.services, channels={}), max_seconds=5)
+    site.database.in_transaction(plan_due_notifications, configured=CHANNELS, now=site.now, limit=10)
     with site.database.transaction() as session:
         [leased] = record.lease_due_deliveries(session, channel=EMAIL, now=site.now, limit=10)
     assert leased.notification_id == notification
@@ -431,7 +432,7 @@ def test_delivery_of_a_dead_worker_is_an_unknown_outcome(site: Site) -> None:
 
 def test_receipt_before_the_record_is_kept(site: Site) -> None:
     notification = site.notify(site.person(phone=False))
-    deliver_due(replace(site.services, channels={}), max_seconds=5)
+    site.database.in_transaction(plan_due_notifications, configured=CHANNELS, now=site.now, limit=10)
     with site.database.transaction() as session:
         [leased] = record.lease_due_deliveries(session, channel=EMAIL, now=site.now, limit=10)
         session.execute(update(NotificationDeliveryLog).values(status="delivered"))
@@ -482,3 +483,21 @@ def test_failure_of_a_message_does_not_stop_the_others(site: Site) -> None:
 def test_unregistered_kind_is_refused(site: Site) -> None:
     with pytest.raises(LookupError, match="order_vanished"):
         site.notify(site.person(), "order_vanished")
+
+
+def test_channels_that_are_not_configured_are_left_out(site: Site) -> None:
+    del site.channels[PUSH], site.channels[MESSAGING]
+    site.paid_order(site.person(devices=1))
+    site.drain()
+
+    assert [message.pin for message in site.sent(SMS)] == [PIN]
+    assert sent_channels(site) == {SMS, EMAIL}
+
+
+def test_fallback_skips_a_channel_that_is_not_configured(site: Site) -> None:
+    del site.channels[MESSAGING]
+    site.paid_order(site.person(devices=1))
+    site.drain()
+    site.wait(FALLBACK_AFTER)
+
+    assert [message.pin for message in site.sent(SMS)] == [PIN]
