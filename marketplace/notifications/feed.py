@@ -36,13 +36,14 @@ class FeedItem:
 _COLUMNS = tuple(getattr(Notification, name) for name in FeedItem.__dataclass_fields__)
 # A notification to a former contact is sent to that contact only.
 _IN_FEED = (Notification.user_id == bindparam("user_id"), Notification.former_contact_id.is_(None))
-_SELECT_PAGE = (
+_PAGE = (
     select(*_COLUMNS)
     .where(*_IN_FEED, Notification.id < bindparam("before"))
     .order_by(Notification.id.desc())
     .limit(bindparam("limit"))
 )
-_SELECT_UNREAD_PAGE = _SELECT_PAGE.where(Notification.read_at.is_(None))
+_SELECT_PAGE = Prepared(_PAGE, row=FeedItem)
+_SELECT_UNREAD_PAGE = Prepared(_PAGE.where(Notification.read_at.is_(None)), row=FeedItem)
 
 
 def list_feed(session: Session, *, user_id: UUID, unread: bool, page: PageRequest) -> Page:
@@ -53,10 +54,7 @@ def list_feed(session: Session, *, user_id: UUID, unread: bool, page: PageReques
     [before] = page.after("id")
     statement = _SELECT_UNREAD_PAGE if unread else _SELECT_PAGE
     position = _AFTER_ALL_IDS if before is None else UUID(before)
-    rows = session.execute(
-        statement, {"user_id": user_id, "before": position, "limit": page.limit + 1}
-    ).mappings()
-    items = [FeedItem(**row) for row in rows]
+    items = statement.all(session, user_id=user_id, before=position, limit=page.limit + 1)
     listed = page_of(items, request=page, position_of=lambda item: [str(item.id)])
     listed.extra_meta["unread_count"] = count_unread(session, user_id=user_id)
     return listed
