@@ -26,6 +26,7 @@ from marketplace.providers.messaging.alert_channels import (
     alert_circuit_breakers,
     make_alert_channels,
 )
+from marketplace.providers.messaging.media import MessageMediaClient
 from marketplace.providers.messaging.sms import SmsGateway
 from marketplace.providers.moderation import ContentModerator, make_content_moderator
 from marketplace.providers.storage import ObjectStorage, S3ObjectStorage
@@ -45,6 +46,7 @@ class Services:
     gateway_records: GatewayRecords
     moderator: ContentModerator | None
     sms: SmsGateway
+    message_media: MessageMediaClient
     storage: ObjectStorage
     alert_channels: Mapping[str, AlertChannel]
     clock: Clock
@@ -87,6 +89,7 @@ class Services:
             gateway_records=HttpGatewayRecords(settings),
             moderator=make_content_moderator(settings),
             sms=sms,
+            message_media=MessageMediaClient(settings),
             storage=S3ObjectStorage(settings),
             alert_channels=make_alert_channels(settings),
             clock=clock,

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from tasks import (
     alerts,
-    campuses,
     catalog,
     community,
     maintenance,
@@ -14,13 +13,13 @@ from tasks import (
     reconciliation,
     registry,
     stores,
+    support,
 )
 from tasks.registry import OutboxHandler, PeriodicTask
 
 # Importing a module registers its tasks. A new module of tasks is added here.
 MODULES = (
     alerts,
-    campuses,
     catalog,
     community,
     maintenance,
@@ -29,6 +28,7 @@ MODULES = (
     payouts,
     reconciliation,
     stores,
+    support,
 )
 HANDLERS: Mapping[str, OutboxHandler] = registry.handlers
 PERIODIC_TASKS: tuple[PeriodicTask, ...] = tuple(task for _, task in sorted(registry.periodic_tasks.items()))

@@ -1,17 +1,22 @@
-"""Tasks of the platform: sweeps of the inbox and the outbox, purges of old rows, and approved proposals."""
+"""Tasks of the platform: sweeps of the inbox and the outbox, purges of old rows, proposals and campuses."""
 
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy.orm import Session
+
+from marketplace.catalog import cache_tags
 from marketplace.idempotency import operations as idempotency
 from marketplace.identity import phone_verification
 from marketplace.infra import outbox
 from marketplace.infra.batches import run_in_batches
+from marketplace.infra.cache import drop_cached
 from marketplace.kernel import queues
+from marketplace.platform.campuses import campus_list
 from marketplace.proposals import operations as proposals
 from marketplace.services import Services
 from marketplace.webhooks import inbox as webhooks
-from tasks.registry import QueueSweeper, periodic
+from tasks.registry import QueueSweeper, handler, periodic
 
 
 @periodic(
@@ -89,3 +94,9 @@ def purge_outbox(services: Services, _sweeper: QueueSweeper, now: datetime) -> i
 def apply_proposals(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
     """Apply approved proposals that are due, and expire proposals without approval."""
     return proposals.apply_due_proposals(services.database, now=now)
+
+
+@handler(campus_list.RENAMED_TOPIC)
+def handle_campus_renamed(session: Session, _payload: dict[str, Any], _now: datetime) -> None:
+    """Drop cached product pages, which show the name of the campus."""
+    drop_cached(session, cache_tags.PRODUCTS)

@@ -3,11 +3,7 @@
 from datetime import datetime
 from functools import partial
 
-from sqlalchemy.orm import Session
-
-from marketplace.alerts.operations import raise_alert, resolve_alert
 from marketplace.kernel import queues
-from marketplace.notifications import texts
 from marketplace.notifications.delivery.drain import (
     DeliveryServices,
     DrainResult,
@@ -20,7 +16,6 @@ from tasks.registry import QueueSweeper, periodic
 
 # A run drains the queue. The next run follows within five seconds.
 _MAX_SECONDS = 25.0
-_SMS_SUBJECT = "sms"
 
 
 @periodic(
@@ -48,25 +43,4 @@ def delivery_services(services: Services) -> DeliveryServices:
             make_unsubscribe_url, key=settings.cursor_key, base_url=settings.public_base_url
         ),
         sms_daily_limit_minor=settings.sms_daily_limit_naira * 100,
-        report_sms_limit=_report_sms_limit,
-    )
-
-
-def _report_sms_limit(session: Session, cost_minor: int | None, now: datetime) -> None:
-    if cost_minor is None:
-        resolve_alert(
-            session,
-            identifier="SMS_LIMIT_REACHED",
-            subject=_SMS_SUBJECT,
-            note=texts.SMS_LIMIT_RESOLVED,
-            now=now,
-        )
-        return
-    raise_alert(
-        session,
-        identifier="SMS_LIMIT_REACHED",
-        subject=_SMS_SUBJECT,
-        title=texts.SMS_LIMIT_TITLE,
-        facts={"costMinor": cost_minor},
-        now=now,
     )

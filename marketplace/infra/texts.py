@@ -51,3 +51,12 @@ IDENTITY_SHARED_SECRET_MISSING = (
 IDENTITY_JWKS_URL_MISSING = (
     "IDENTITY_JWKS_URL is missing. Set it, or remove RS256 and ES256 from IDENTITY_ALGORITHMS."
 )
+
+RECORDING_UNSUPPORTED_FORMAT = (
+    "{field}: The file must be an audio or video file in MP4, MOV, WebM, Ogg, MP3, AAC or AMR."
+)
+RECORDING_DAMAGED = "The recording is damaged or incomplete. Send another copy."
+RECORDING_CODEC = "The recording has an unsupported codec. Save the recording as MP4 with H.264 and AAC."
+RECORDING_TOO_LARGE = "The picture of the recording must have at most {limit:.1f} megapixels."
+RECORDING_TOO_LONG = "The recording must be at most {limit} minutes long."
+RECORDING_TOO_COMPLEX = "The recording is too complex to check. Save the recording as MP4 with H.264 and AAC."

@@ -1,4 +1,4 @@
-"""Private documents: student IDs as pictures or PDF, checked by content and kept in the private bucket.
+"""Private documents: student IDs and files of messages, checked by content and kept in the private bucket.
 
 The row is written before the object is stored, and stays until the object is deleted.
 """
@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 from marketplace.infra import texts as infra_texts
 from marketplace.infra.batches import process_each
 from marketplace.infra.db import Database
-from marketplace.infra.imaging.formats import HEADER_BYTES, detect_format
-from marketplace.infra.imaging.sandboxed_decode import check_pdf, re_encode
+from marketplace.infra.imaging.formats import HEADER_BYTES, detect_container, detect_format
+from marketplace.infra.imaging.sandboxed_decode import check_pdf, check_recording, re_encode
 from marketplace.kernel.errors import (
     LimitReachedError,
     UnsupportedMediaTypeError,
@@ -53,7 +53,63 @@ def upload_document(
     :raises ProviderUnavailableError: the storage failed
     """
     content, content_type, suffix = _read_checked(file)
-    key = f"{_FOLDER}/{uuid4()}.{suffix}"
+    return _store(
+        database,
+        storage,
+        bucket=bucket,
+        owner_id=owner_id,
+        key=f"{_FOLDER}/{uuid4()}.{suffix}",
+        content=content,
+        content_type=content_type,
+        now=now,
+    )
+
+
+def store_message_file(
+    database: Database, storage: ObjectStorage, *, bucket: str, folder: str, file: IO[bytes], now: datetime
+) -> UUID:
+    """Check and store the file of a message in several phases; ``keep_document`` is the last phase.
+
+    Besides documents, audio and video are accepted, and stored as they are.
+
+    :param bucket: the private bucket
+    :param folder: the first part of the object's key
+    :param file: an open file with a file descriptor
+    :return: id of the document
+    :raises UnsupportedMediaTypeError: the file has none of the supported formats
+    :raises ValidationError: the file is damaged, too complex, or has active content
+    :raises ProviderUnavailableError: the storage failed
+    """
+    if detect_container(_read_head(file)) is None:
+        content, content_type, suffix = _read_checked(file)
+    else:
+        recording = check_recording(file, name="file")
+        content_type, suffix = recording.content_type, recording.suffix
+        file.seek(0)
+        content = file.read()
+    return _store(
+        database,
+        storage,
+        bucket=bucket,
+        owner_id=None,
+        key=f"{folder}/{uuid4()}.{suffix}",
+        content=content,
+        content_type=content_type,
+        now=now,
+    )
+
+
+def _store(
+    database: Database,
+    storage: ObjectStorage,
+    *,
+    bucket: str,
+    owner_id: UUID | None,
+    key: str,
+    content: bytes,
+    content_type: str,
+    now: datetime,
+) -> UUID:
     document_id = database.in_transaction(
         _start_upload, owner_id=owner_id, key=key, content_type=content_type, size=len(content), now=now
     )
@@ -73,6 +129,15 @@ def complete_upload(session: Session, *, document_id: UUID) -> str:
         .returning(PrivateDocument.key)
     ).scalar_one()
     return path
+
+
+def keep_document(session: Session, *, document_id: UUID) -> None:
+    """Make a stored document available, and keep the document from deletion."""
+    session.execute(
+        update(PrivateDocument)
+        .where(PrivateDocument.id == document_id)
+        .values(status="ready", delete_after=None)
+    )
 
 
 def claim_document(
@@ -160,12 +225,17 @@ def _delete_document(
         session.execute(delete(PrivateDocument).where(PrivateDocument.id == document_id))
 
 
-def _read_checked(file: IO[bytes]) -> tuple[bytes, str, str]:
-    """Check a file by its content, and return the content to store, the content type and the suffix."""
+def _read_head(file: IO[bytes]) -> bytes:
     file.flush()
     head = os.pread(file.fileno(), HEADER_BYTES, 0)
     if not head:
         raise ValidationError.of("file", texts.DOCUMENT_EMPTY)
+    return head
+
+
+def _read_checked(file: IO[bytes]) -> tuple[bytes, str, str]:
+    """Check a file by its content, and return the content to store, the content type and the suffix."""
+    head = _read_head(file)
     if head.startswith(b"%PDF-"):
         check_pdf(file, name="file")
         os.lseek(file.fileno(), 0, os.SEEK_SET)
@@ -178,15 +248,10 @@ def _read_checked(file: IO[bytes]) -> tuple[bytes, str, str]:
 
 
 def _start_upload(
-    session: Session, *, owner_id: UUID, key: str, content_type: str, size: int, now: datetime
+    session: Session, *, owner_id: UUID | None, key: str, content_type: str, size: int, now: datetime
 ) -> UUID:
-    recent = session.scalar(
-        select(func.count())
-        .select_from(PrivateDocument)
-        .where(PrivateDocument.owner_id == owner_id, PrivateDocument.created_at > now - timedelta(days=1))
-    )
-    if (recent or 0) >= MAX_UPLOADS_PER_DAY:
-        raise LimitReachedError(texts.TOO_MANY_DOCUMENTS.format(limit=MAX_UPLOADS_PER_DAY))
+    if owner_id is not None:
+        _ensure_below_daily_limit(session, owner_id=owner_id, now=now)
     document = PrivateDocument(
         owner_id=owner_id,
         key=key,
@@ -199,3 +264,13 @@ def _start_upload(
     session.add(document)
     session.flush()
     return document.id
+
+
+def _ensure_below_daily_limit(session: Session, *, owner_id: UUID, now: datetime) -> None:
+    recent = session.scalar(
+        select(func.count())
+        .select_from(PrivateDocument)
+        .where(PrivateDocument.owner_id == owner_id, PrivateDocument.created_at > now - timedelta(days=1))
+    )
+    if (recent or 0) >= MAX_UPLOADS_PER_DAY:
+        raise LimitReachedError(texts.TOO_MANY_DOCUMENTS.format(limit=MAX_UPLOADS_PER_DAY))

@@ -59,9 +59,9 @@ class Image(Entity):
 
 
 class PrivateDocument(Entity):
-    """A document in the private bucket, such as a student ID. Staff read documents by links of a minute.
+    """A document in the private bucket, such as a student ID or the file of a message.
 
-    A row exists before the object is stored, and until the object is deleted.
+    Staff read documents by links of a minute. A row exists before the object is stored and until its deletion.
     """
 
     __tablename__ = "private_documents"
@@ -72,7 +72,7 @@ class PrivateDocument(Entity):
         Index("ix_private_documents_due", "delete_after", postgresql_where=text("delete_after IS NOT NULL")),
     )
 
-    owner_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
+    owner_id: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
     key: Mapped[str] = mapped_column(unique=True)
     content_type: Mapped[str]
     byte_count: Mapped[int]

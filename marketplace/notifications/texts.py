@@ -23,6 +23,8 @@ PIN_SMS = {
     ),
 }
 SMS_TEXT = "{title}. {body}"
+EMAIL_OPEN = "Open in the app"
+EMAIL_PREFERENCES = "Notification settings"
 EMAIL_FOOTER = "You receive this e-mail because you have an account on Campus Marketplace."
 INVALID_UNSUBSCRIBE_TOKEN = "Must be the token of a link in an e-mail."  # noqa: S105 - a message
 SMS_LIMIT_DETAIL = "No more SMS can be sent today. Try again tomorrow."

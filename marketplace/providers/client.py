@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import Any, Self
+from typing import IO, Any, Self
 from urllib.parse import urlencode
 
 import certifi
@@ -18,6 +18,7 @@ _log = structlog.get_logger(__name__)
 _CONNECT_TIMEOUT_SECONDS = 3.0
 _JSON_HEADERS = {"Content-Type": "application/json"}
 _MAX_RESPONSE_BYTES = 4 * 1024 * 1024
+_CHUNK_BYTES = 64 * 1024
 # Errors before the request was sent, and statuses of providers that did nothing.
 _NOT_SENT = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
 _NOT_DONE = frozenset({429, 503})
@@ -130,6 +131,37 @@ class ProviderClient:
         :raises ProviderUnavailableError: no response in time; the outcome is unknown
         """
         self.post_content(path, orjson.dumps(body), headers=_JSON_HEADERS)
+
+    def download(self, url: str, *, into: IO[bytes], max_bytes: int, seconds: float) -> bool:
+        """Download content from an absolute URL. The URL can be a secret.
+
+        :param into: receives the content
+        :param seconds: the limit for the whole download
+        :return: whether the content has at most ``max_bytes`` bytes; a longer content is cut
+        :raises ProviderRefusedError: the provider refused the request
+        :raises ProviderUnavailableError: no complete content in time
+        """
+        deadline = time.monotonic() + seconds
+        size = 0
+        try:
+            response = self._pool.request(
+                "GET", url, headers=self._headers, retries=self._retry, redirect=False, preload_content=False
+            )
+            try:
+                self._ensure_success(response.status, None)
+                for chunk in response.stream(_CHUNK_BYTES):
+                    size += len(chunk)
+                    if size > max_bytes:
+                        return False
+                    if time.monotonic() > deadline:
+                        raise self._unavailable_error("download too slow")
+                    into.write(chunk)
+            finally:
+                response.close()  # a connection with an unread rest cannot serve another request
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            # The cause names the URL.
+            raise self._unavailable_error(type(error).__name__) from None
+        return True
 
     def _call(
         self,

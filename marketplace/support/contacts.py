@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from marketplace.identity.queries import find_only_profile_with_phone
 from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.phones import normalise_phone
+from marketplace.support import media
 from marketplace.support.models import SupportContactMessage
 
 # An international number without the plus sign, as the provider writes senders.
@@ -52,6 +53,8 @@ def record_message(
 ) -> UUID | None:
     """Store a message and its contact, linked to the only profile that has the sender's number.
 
+    A worker fetches the file of a message later.
+
     Numbers in profiles are unverified, so a number that several profiles share is linked to no profile.
 
     :param sender: the sender's id at the provider: the digits of an international number
@@ -68,12 +71,21 @@ def record_message(
         profile_id=find_only_profile_with_phone(session, phone=phone) if phone else None,
         at=message.sent_at,
     )
-    return session.scalar(
+    has_media = media.media_id_of(message.type, message.content) is not None
+    message_id = session.scalar(
         insert(SupportContactMessage)
-        .values(contact_id=contact_id, **vars(message), received_at=now)
+        .values(
+            contact_id=contact_id,
+            **vars(message),
+            received_at=now,
+            media_status="pending" if has_media else None,
+        )
         .on_conflict_do_nothing(index_elements=["provider_message_id"])
         .returning(SupportContactMessage.id)
     )
+    if has_media and message_id is not None:
+        media.request_fetch(session, message_id=message_id, now=now)
+    return message_id
 
 
 def parse_sender_phone(sender: str) -> str | None:

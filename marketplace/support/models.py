@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index
+from sqlalchemy import CheckConstraint, ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.infra.db import CreatedAt, Entity
@@ -41,7 +41,18 @@ class SupportContactMessage(Entity):
     """A message of a contact, of any type. ``text`` is the readable part."""
 
     __tablename__ = "support_contact_messages"
-    __table_args__ = (Index("ix_support_contact_messages_contact", "contact_id", "sent_at", "id"),)
+    __table_args__ = (
+        CheckConstraint("media_status IN ('pending', 'stored', 'refused')", name="media_status"),
+        CheckConstraint(
+            "(coalesce(media_status, '') = 'stored') = (document_id IS NOT NULL)", name="media_stored"
+        ),
+        Index("ix_support_contact_messages_contact", "contact_id", "sent_at", "id"),
+        Index(
+            "ix_support_contact_messages_document",
+            "document_id",
+            postgresql_where=text("document_id IS NOT NULL"),
+        ),
+    )
 
     contact_id: Mapped[UUID] = mapped_column(ForeignKey("support_contacts.id"))
     provider_message_id: Mapped[str] = mapped_column(unique=True, info={"personal": "phone"})
@@ -55,3 +66,8 @@ class SupportContactMessage(Entity):
     )
     sent_at: Mapped[datetime] = mapped_column(comment="The time of sending at the provider")
     received_at: Mapped[CreatedAt]
+    media_status: Mapped[str | None] = mapped_column(comment="State of the file; null for other messages")
+    media_refusal: Mapped[str | None] = mapped_column(comment="Reason why the file was not stored")
+    document_id: Mapped[UUID | None] = mapped_column(
+        ForeignKey("private_documents.id"), comment="The checked file in the private bucket"
+    )

@@ -1,6 +1,8 @@
 """Channels of notifications against their stand-ins: wire formats, refusals, faults, and secrets in logs."""
 
 import base64
+import hashlib
+import hmac
 import re
 import secrets
 import traceback
@@ -31,8 +33,10 @@ from marketplace.notifications.kinds import CHANNELS, EMAIL, MESSAGING, PUSH, SM
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.messaging import fcm, mail_server, templates, web_push
 from marketplace.providers.messaging.sms import SmsGateway, count_parts
+from marketplace.webhooks.envelopes import parse_envelope
 from sandbox.providers.inbox.web_push import Subscription, decode
 from sandbox.providers.server import ProvidersServer
+from tests.contract.sandbox_client import Receiver
 from tests.support.probes import closed_port
 
 PHONE, ADDRESS, PIN = "+2348031234567", "amara@students.example", "493817"
@@ -266,6 +270,44 @@ def test_email_has_text_and_html(channels: dict[str, DeliveryChannel], inbox: In
     assert "Open in the app: https://app.example/orders/17" in content["text"]
     assert "Ada&#39;s &lt;b&gt;shop&lt;/b&gt;" in content["html"]
     assert content["listUnsubscribe"] == ""
+
+
+def test_email_is_in_the_language_of_the_person(channels: dict[str, DeliveryChannel], inbox: Inbox) -> None:
+    channel, sent = message_for("email", inbox, language="pcm")
+    channels[channel].send(sent)
+
+    [received] = inbox.messages("email")
+    assert "Open am for the app: https://app.example/orders/17" in received["content"]["text"]
+    assert "You dey get this e-mail" in received["content"]["text"]
+
+
+def test_customer_of_the_sandbox_sends_a_picture(inbox: Inbox, server: ProvidersServer) -> None:
+    application = Receiver()
+    server.inbox.receipts_url, server.inbox.app_secret = application.url, "of-the-tests-only"
+    try:
+        answer = requests.post(
+            f"{inbox.url}/sandbox/customers/2348031234567/messages",
+            data={"text": "It came broken", "name": "Amara", "kind": "image"},
+            files={"file": ("lamp.jpg", b"a picture", "image/jpeg")},
+            timeout=SECONDS,
+        )
+    finally:
+        application.close()
+
+    assert (answer.status_code, answer.json()["applicationStatus"]) == (201, 200)
+    [(headers, body)] = application.received
+    digest = hmac.digest(b"of-the-tests-only", body, "sha256").hex()
+    assert headers["x-hub-signature-256"] == f"sha256={digest}"
+    event = parse_envelope(body)
+    assert (event.type, event.data["name"]) == ("message.image", "Amara")
+    assert event.data["message"]["image"]["caption"] == "It came broken"
+    described = requests.get(
+        f"{inbox.url}/cloud/v23.0/{event.data['message']['image']['id']}",
+        headers={"Authorization": "Bearer of-the-tests-only"},
+        timeout=SECONDS,
+    ).json()
+    assert described["sha256"] == hashlib.sha256(b"a picture").hexdigest()
+    assert requests.get(described["url"], timeout=SECONDS).status_code == 401
 
 
 def test_marketing_email_offers_unsubscribing_by_a_click(

@@ -9,9 +9,10 @@ from uuid import UUID, uuid4
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
-from sqlalchemy import select
+from sqlalchemy import exists, select
 from structlog.testing import capture_logs
 
+from marketplace.alerts.models import Alert
 from marketplace.identity.phone_verification import MAX_ATTEMPTS, MAX_CODES_PER_DAY, MAX_CODES_PER_MINUTE
 from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
@@ -21,6 +22,7 @@ from marketplace.notifications.models import NotificationDeliveryLog
 from tests.support.gateway import MovableClock, TestGateway
 from tests.support.market import Bearer, Market
 from tests.support.product_api import faults_of
+from tests.support.purchases import NOW
 
 ME = "/api/users/me"
 CODE, CONFIRM = f"{ME}/phone/code", f"{ME}/phone/confirm"
@@ -254,3 +256,18 @@ def test_no_code_is_sent_beyond_the_daily_limit(database: Database, settings: Se
     without_money = replace(settings, sms_daily_limit_naira=0)
     with database.reading() as session, pytest.raises(ServiceUnavailableError):
         ensure_within_sms_limit(session, settings=without_money, now=datetime.now(UTC))
+
+
+def test_code_that_reaches_the_daily_limit_raises_an_alert_until_the_next_day(
+    phones: Phones, database: Database, settings: Settings
+) -> None:
+    phones.request_code(phones.person())
+    with database.transaction() as session:
+        is_open = select(exists().where(Alert.identifier == "SMS_LIMIT_REACHED", Alert.resolved_at.is_(None)))
+        limited = replace(settings, sms_daily_limit_naira=1)
+        with pytest.raises(ServiceUnavailableError):
+            ensure_within_sms_limit(session, settings=limited, now=NOW)
+        assert session.scalar(is_open)
+        ensure_within_sms_limit(session, settings=limited, now=NOW + timedelta(days=2))
+        assert not session.scalar(is_open)
+        session.rollback()

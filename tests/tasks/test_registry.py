@@ -99,4 +99,5 @@ def test_dispatcher_has_a_handler_for_each_stored_topic() -> None:
         "refund.ask",
         "refund.send",
         "store.rating-changed",
+        "support.media-received",
     ]

@@ -1,4 +1,4 @@
-"""Supported picture formats and size limits, checked without decoding."""
+"""Supported formats of pictures and recordings, and size limits, checked without decoding."""
 
 import re
 from collections.abc import Sequence
@@ -35,6 +35,31 @@ PNG = PictureFormat("PNG", "image/png", "png", 24_000_000, rb"\x89PNG\r\n\x1a\n"
 WEBP = PictureFormat("WebP", "image/webp", "webp", 12_500_000, rb"(?s)RIFF.{4}WEBP")
 GIF = PictureFormat("GIF", "image/gif", "gif", 24_000_000, rb"GIF8[79]a")
 FORMATS = {picture_format.name: picture_format for picture_format in (JPEG, PNG, WEBP, GIF)}
+
+
+@dataclass(frozen=True)
+class RecordingContainer:
+    """A container of audio or video. ``signature`` matches the first bytes of a file.
+
+    :param demuxer: FFmpeg's name of the reader
+    """
+
+    audio_type: str
+    video_type: str | None
+    suffix: str
+    demuxer: str
+    signature: bytes
+
+
+RECORDING_CONTAINERS = {
+    "MP4": RecordingContainer("audio/mp4", "video/mp4", "mp4", "mp4", rb"(?s).{4}ftyp(?!qt  )"),
+    "QuickTime": RecordingContainer("audio/mp4", "video/quicktime", "mov", "mov", rb"(?s).{4}ftypqt  "),
+    "WebM": RecordingContainer("audio/webm", "video/webm", "webm", "matroska", rb"\x1a\x45\xdf\xa3"),
+    "Ogg": RecordingContainer("audio/ogg", None, "ogg", "ogg", rb"OggS"),
+    "AMR": RecordingContainer("audio/amr", None, "amr", "amr", rb"#!AMR"),
+    "MP3": RecordingContainer("audio/mpeg", None, "mp3", "mp3", rb"ID3|\xff[\xfb\xf3\xf2]"),
+    "AAC": RecordingContainer("audio/aac", None, "aac", "aac", rb"\xff[\xf1\xf9]"),
+}
 MAX_PROGRESSIVE_JPEG_PIXELS = 25_000_000  # the decoder holds all coefficients of a progressive JPEG in memory
 
 
@@ -59,6 +84,17 @@ class Picture:
     renditions: Sequence[Rendition]
 
 
+@dataclass(frozen=True)
+class Recording:
+    """A checked audio or video file. ``width`` and ``height`` are in pixels, none for audio."""
+
+    content_type: str
+    suffix: str
+    duration_ms: int
+    width: int | None
+    height: int | None
+
+
 def detect_format(head: bytes) -> PictureFormat | None:
     """Detect the format of a file from its first bytes.
 
@@ -66,6 +102,17 @@ def detect_format(head: bytes) -> PictureFormat | None:
     :return: none if the format is not supported
     """
     return next((kind for kind in FORMATS.values() if re.match(kind.signature, head)), None)
+
+
+def detect_container(head: bytes) -> str | None:
+    """Detect the container of a recording from its first bytes.
+
+    :return: a key of ``RECORDING_CONTAINERS``, or none if the container is not supported
+    """
+    return next(
+        (name for name, container in RECORDING_CONTAINERS.items() if re.match(container.signature, head)),
+        None,
+    )
 
 
 def read_webp_size(head: bytes) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""Sandboxed decoding: each picture is decoded in a separate process with limits and without secrets.
+"""Sandboxed decoding: each uploaded file is decoded in a separate process with limits and without secrets.
 
 At worst, a hostile file crashes its decoding process. A web worker can serve other requests while that process runs.
 """
@@ -19,10 +19,13 @@ import structlog
 from marketplace.infra import texts
 from marketplace.infra.imaging.formats import (
     HEADER_BYTES,
+    RECORDING_CONTAINERS,
     Picture,
     PictureFormat,
+    Recording,
     Rendition,
     UnacceptablePictureError,
+    detect_container,
     detect_format,
 )
 from marketplace.kernel.errors import ServiceUnavailableError, UnsupportedMediaTypeError, ValidationError
@@ -30,6 +33,8 @@ from marketplace.kernel.errors import ServiceUnavailableError, UnsupportedMediaT
 _log = structlog.get_logger(__name__)
 _DECODE_CPU_SECONDS = 0.9  # CPU time; the largest accepted picture needs a third
 _PDF_CPU_SECONDS = 5.0  # CPU time for a document
+_RECORDING_CPU_SECONDS = 5.0  # CPU time for an audio or video file
+_TOO_COMPLEX = {"PDF": texts.PDF_TOO_COMPLEX, "recording": texts.RECORDING_TOO_COMPLEX}
 _MAX_ADDRESS_SPACE = 512 * 1024 * 1024  # bytes
 # Wall-clock time. The process also limits its CPU time, but CPU time passes slowly on a busy machine.
 _WORKER_TIMEOUT_SECONDS = 20.0
@@ -99,6 +104,39 @@ def check_pdf(file: IO[bytes], *, name: str) -> None:
         raise ValidationError.of(name, answer["refused"])
 
 
+def check_recording(file: IO[bytes], *, name: str) -> Recording:
+    """Check an audio or video file in a separate process: container, codecs, size and duration.
+
+    :param file: an open file with a file descriptor; always read from the start
+    :param name: the request's name for the file, for error messages
+    :raises UnsupportedMediaTypeError: the file is in no supported container
+    :raises ValidationError: the file is damaged, too long or too large, or has an unsupported codec
+    :raises ServiceUnavailableError: too many files are in progress, or the process timed out
+    :raises DecodeWorkerFailedError: the process failed because of a bug in this service
+    """
+    file.flush()
+    container = detect_container(os.pread(file.fileno(), HEADER_BYTES, 0))
+    if container is None:
+        raise UnsupportedMediaTypeError(texts.RECORDING_UNSUPPORTED_FORMAT.format(field=name))
+    command = [
+        *(sys.executable, "-I", "-m", "marketplace.infra.imaging.recording_worker"),
+        *(container, str(_RECORDING_CPU_SECONDS), str(_MAX_ADDRESS_SPACE)),
+    ]
+    try:
+        with _worker_slot():
+            answer: dict[str, Any] = json.loads(_run_worker(file, command, kind="recording"))
+    except UnacceptablePictureError as error:
+        raise ValidationError.of(name, str(error)) from error
+    if "refused" in answer:
+        raise ValidationError.of(name, answer["refused"])
+    known = RECORDING_CONTAINERS[container]
+    is_video = answer["width"] is not None
+    if is_video and known.video_type is None:
+        raise ValidationError.of(name, texts.RECORDING_CODEC)
+    content_type = known.video_type if is_video and known.video_type else known.audio_type
+    return Recording(content_type, known.suffix, **answer)
+
+
 @contextmanager
 def _worker_slot() -> Iterator[None]:
     if not _worker_slots.acquire(timeout=_QUEUE_TIMEOUT_SECONDS):
@@ -128,16 +166,16 @@ def _run_worker(file: IO[bytes], command: Sequence[str], *, kind: str) -> bytes:
             process.kill()
             raise ServiceUnavailableError(texts.PICTURE_TIMED_OUT, retry_after_seconds=5) from error
     _log.info(
-        "picture process ended",
+        "decoding process ended",
         status=process.returncode,
         format=kind,
         durationMs=round((time.perf_counter() - started) * 1000, 1),
     )
     if process.returncode < 0:
         # A signal ended the process: the timer's signal or a crash.
-        raise UnacceptablePictureError(texts.PDF_TOO_COMPLEX if kind == "PDF" else texts.PICTURE_TOO_COMPLEX)
+        raise UnacceptablePictureError(_TOO_COMPLEX.get(kind, texts.PICTURE_TOO_COMPLEX))
     if process.returncode or not out:
-        _log.error("picture process failed", error=errors[-2000:].decode(errors="replace"))
+        _log.error("decoding process failed", error=errors[-2000:].decode(errors="replace"))
         raise DecodeWorkerFailedError(f"exit status {process.returncode}")
     return out
 

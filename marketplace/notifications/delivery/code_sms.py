@@ -12,8 +12,8 @@ from marketplace.infra.db import Database
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError, ServiceUnavailableError
 from marketplace.notifications import texts
-from marketplace.notifications.delivery.policy import day_start
-from marketplace.notifications.delivery.record import FAILED, SENT, UNAVAILABLE, UNKNOWN_OUTCOME, sum_sms_cost
+from marketplace.notifications.delivery.record import FAILED, SENT, UNAVAILABLE, UNKNOWN_OUTCOME
+from marketplace.notifications.delivery.sms_limit import is_limit_reached
 from marketplace.notifications.kinds import SMS
 from marketplace.notifications.models import NotificationDeliveryLog
 from marketplace.providers.messaging.sms import SmsGateway, count_parts
@@ -24,9 +24,11 @@ _RETRY_AFTER_SECONDS = 3_600
 def ensure_within_sms_limit(session: Session, *, settings: Settings, now: datetime) -> None:
     """Check that the SMS of the day have not reached the limit of their cost.
 
+    The alert was raised with the SMS that reached the limit.
+
     :raises ServiceUnavailableError: the limit is reached
     """
-    if sum_sms_cost(session, since=day_start(now)) >= settings.sms_daily_limit_naira * 100:
+    if is_limit_reached(session, limit_minor=settings.sms_daily_limit_naira * 100, now=now):
         raise ServiceUnavailableError(texts.SMS_LIMIT_DETAIL, retry_after_seconds=_RETRY_AFTER_SECONDS)
 
 
@@ -56,8 +58,7 @@ def send_code(
         attempt.cost_minor = count_parts(phone_verification.code_text(issued)) * settings.sms_price_kobo
     finally:
         attempt.milliseconds = round((time.perf_counter() - started_at) * 1000)
-        database.in_transaction(_add, attempt)
-
-
-def _add(session: Session, attempt: NotificationDeliveryLog) -> None:
-    session.add(attempt)
+        with database.transaction() as session:
+            session.add(attempt)
+            session.flush()
+            is_limit_reached(session, limit_minor=settings.sms_daily_limit_naira * 100, now=now)

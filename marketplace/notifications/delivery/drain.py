@@ -25,8 +25,8 @@ from marketplace.notifications.delivery.channels import (
     SentMessage,
 )
 from marketplace.notifications.delivery.plan import plan_due_fallbacks, plan_due_notifications
-from marketplace.notifications.delivery.policy import day_start
 from marketplace.notifications.delivery.record import LeasedDelivery, Outcome
+from marketplace.notifications.delivery.sms_limit import is_limit_reached
 from marketplace.notifications.kinds import EMAIL, KINDS, PUSH, SMS
 from marketplace.providers.client import ProviderRefusedError
 
@@ -95,7 +95,6 @@ class DeliveryServices:
     :ivar client_base_url: the address of the client application, for links
     :ivar make_unsubscribe_url: returns the one-click address of a person's kind of preferences
     :ivar sms_daily_limit_minor: the limit of the SMS cost of a day in kobo
-    :ivar report_sms_limit: receives the cost in kobo that reached the limit; none while the limit is not reached
     """
 
     database: Database
@@ -106,7 +105,6 @@ class DeliveryServices:
     client_base_url: str
     make_unsubscribe_url: Callable[[UUID, str], str]
     sms_daily_limit_minor: int
-    report_sms_limit: Callable[[Session, int | None, datetime], None]
 
 
 @dataclass
@@ -300,16 +298,9 @@ def _compose(
 
 def _postpone_over_limit(services: DeliveryServices, leased: Sequence[LeasedDelivery], now: datetime) -> bool:
     """Postpone SMS and raise an alert if the cost of the day in Nigeria has reached the limit."""
-    with services.database.reading() as session:
-        cost_minor = record.sum_sms_cost(session, since=day_start(now))
-    if cost_minor < services.sms_daily_limit_minor:
-        services.database.in_transaction(services.report_sms_limit, None, now)
-        return False
-
-    def postpone(session: Session) -> None:
+    with services.database.transaction() as session:
+        if not is_limit_reached(session, limit_minor=services.sms_daily_limit_minor, now=now):
+            return False
         ids = [delivery.id for delivery in leased]
         record.return_deliveries(session, ids=ids, due_at=now + _OVER_LIMIT_DELAY, now=now)
-        services.report_sms_limit(session, cost_minor, now)
-
-    services.database.in_transaction(postpone)
     return True

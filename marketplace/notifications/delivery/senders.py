@@ -25,6 +25,7 @@ from marketplace.notifications.delivery.channels import (
 )
 from marketplace.notifications.devices import WEB_PUSH
 from marketplace.notifications.kinds import EMAIL, KINDS, MESSAGING, PUSH, SMS
+from marketplace.notifications.phrases import render, say
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.messaging.mail_server import MailServer
 from marketplace.providers.messaging.sms import SmsGateway, count_parts
@@ -191,7 +192,13 @@ def compose_email(
         # RFC 8058: mail programs unsubscribe with one click, by a POST to this address.
         mail["List-Unsubscribe"] = f"<{message.unsubscribe_url}>"
         mail["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
-    values = {"message": message, "preferences_url": preferences_url, "footer": texts.EMAIL_FOOTER}
+    values = {
+        "message": message,
+        "preferences_url": preferences_url,
+        "open_label": render(say(texts.EMAIL_OPEN), message.language),
+        "footer": render(say(texts.EMAIL_FOOTER), message.language),
+        "preferences_label": render(say(texts.EMAIL_PREFERENCES), message.language),
+    }
     html = _email_template().render(values)
     mail.set_content(_text_of(html))
     mail.add_alternative(html, subtype="html")

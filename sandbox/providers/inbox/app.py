@@ -15,6 +15,7 @@ from werkzeug.datastructures import Headers
 from werkzeug.exceptions import HTTPException
 
 from sandbox.providers import fields
+from sandbox.providers.inbox.answers import Answer, failure, planned_failure, token_failure
 from sandbox.providers.inbox.context import (
     CHANNELS,
     MAXIMUM_OUTCOMES,
@@ -23,6 +24,7 @@ from sandbox.providers.inbox.context import (
     Outcome,
     current_inbox,
 )
+from sandbox.providers.inbox.customers import customers, media
 from sandbox.providers.inbox.web_push import MAX_BODY_BYTES, InvalidPushError, verify_vapid
 from sandbox.providers.sms.context import SmsGateway, current_gateway
 
@@ -37,7 +39,6 @@ _URGENCIES = ("very-low", "low", "normal", "high")
 TEMPLATES = {"delivery_pin": 2, "marketplace_update": 2}
 _LANGUAGES = ("en", "en_GB", "ha")
 _FAULTY_PARAMETER = re.compile(r"[\n\t]| {5}")
-Answer = Response | tuple[Response, int]
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -60,34 +61,20 @@ def create_app(inbox: Inbox, sms: SmsGateway) -> Flask:
     app.json = fields.json_in_order(app)
     app.extensions["sandbox_inbox"] = inbox
     app.extensions["sandbox_sms"] = sms
-    for blueprint in (push, fcm, cloud, page, controls):
+    for blueprint in (push, fcm, cloud, media, customers, page, controls):
         app.register_blueprint(blueprint)
 
     @app.errorhandler(fields.InvalidFieldError)
     def answer_invalid(error: fields.InvalidFieldError) -> Answer:
         """Answer 400 for a missing or invalid field."""
-        return _failure(400, error.message)
+        return failure(400, error.message)
 
     @app.errorhandler(HTTPException)
     def answer_http_error(error: HTTPException) -> Answer:
         """Convert the framework's errors."""
-        return _failure(error.code or 500, error.name)
+        return failure(error.code or 500, error.name)
 
     return app
-
-
-def _failure(http_status: int, message: str, code: int | None = None, **details: Any) -> Answer:
-    error = {"code": http_status if code is None else code, "message": message, **details}
-    return jsonify({"error": error}), http_status
-
-
-def _planned_failure(inbox: Inbox, outcome: Outcome) -> Answer | None:
-    """Answer a planned fault before the message is accepted."""
-    if outcome == "timeout":
-        inbox.stopping.wait(inbox.hang_seconds)
-        return _failure(504, "Gateway Timeout")
-    statuses = {"error": 500, "refused": 400, "limited": 429}
-    return _failure(statuses[outcome], f"planned: {outcome}") if outcome in statuses else None
 
 
 def _hold_response(inbox: Inbox, outcome: Outcome) -> None:
@@ -117,10 +104,10 @@ def receive_push(subscription_id: str) -> Answer:
         inbox.end_subscription(subscription_id)
     subscription = inbox.find_subscription(subscription_id)
     if subscription is None:
-        return _failure(410, "The subscription has ended")
-    failure = _planned_failure(inbox, outcome)
-    if failure is not None:
-        return failure
+        return failure(410, "The subscription has ended")
+    planned = planned_failure(inbox, outcome)
+    if planned is not None:
+        return planned
     parts = urlsplit(inbox.url)
     try:
         _check_push_headers(request.headers)
@@ -131,7 +118,7 @@ def receive_push(subscription_id: str) -> Answer:
         )
         content = orjson.loads(subscription.decrypt(request.get_data()))
     except (InvalidPushError, orjson.JSONDecodeError) as error:
-        return _failure(403 if "VAPID" in str(error) else 400, str(error))
+        return failure(403 if "VAPID" in str(error) else 400, str(error))
     message_id = inbox.keep(
         "web_push",
         subscription_id,
@@ -184,25 +171,25 @@ def receive_native_push(project: str) -> Answer:
     """Accept a message for a native app."""
     inbox = current_inbox()
     if not inbox.knows_token(request.headers.get("Authorization", "").removeprefix("Bearer ")):
-        return _failure(401, "Request had invalid authentication credentials.", status="UNAUTHENTICATED")
+        return failure(401, "Request had invalid authentication credentials.", status="UNAUTHENTICATED")
     outcome = inbox.take_outcome("fcm")
     if outcome == "dead":
         detail = {
             "@type": "type.googleapis.com/google.firebase.fcm.v1.FcmError",
             "errorCode": "UNREGISTERED",
         }
-        return _failure(404, "Requested entity was not found.", status="NOT_FOUND", details=[detail])
-    failure = _planned_failure(inbox, outcome)
-    if failure is not None:
-        return failure
+        return failure(404, "Requested entity was not found.", status="NOT_FOUND", details=[detail])
+    planned = planned_failure(inbox, outcome)
+    if planned is not None:
+        return planned
     body = fields.json_object(request)
     message = body.get("message")
     if not isinstance(message, dict) or set(body) - {"message", "validate_only"}:
-        return _failure(400, "Invalid JSON payload received.", status="INVALID_ARGUMENT")
+        return failure(400, "Invalid JSON payload received.", status="INVALID_ARGUMENT")
     token = fields.text(message, "token", maximum=4096)
     data = message.get("data", {})
     if not all(isinstance(value, str) for value in data.values()):
-        return _failure(400, "Invalid value at 'message.data'", status="INVALID_ARGUMENT")
+        return failure(400, "Invalid value at 'message.data'", status="INVALID_ARGUMENT")
     name = f"projects/{project}/messages/{inbox.keep('fcm', token, message)}"
     _hold_response(inbox, outcome)
     return jsonify({"name": name})
@@ -212,15 +199,15 @@ def receive_native_push(project: str) -> Answer:
 def receive_template_message(version: str, phone_id: str) -> Answer:
     """Accept a template message, and send receipts to the application."""
     inbox = current_inbox()
-    token = request.headers.get("Authorization", "").removeprefix("Bearer ")
-    if not token or (inbox.access_token and token != inbox.access_token):
-        return _failure(401, "Invalid OAuth access token.", 190)
+    refusal = token_failure(inbox)
+    if refusal is not None:
+        return refusal
     outcome = inbox.take_outcome("messaging")
     if outcome == "limited":
-        return _failure(400, "(#130429) Rate limit hit", 130429)
-    failure = _planned_failure(inbox, outcome)
-    if failure is not None:
-        return failure
+        return failure(400, "(#130429) Rate limit hit", 130429)
+    planned = planned_failure(inbox, outcome)
+    if planned is not None:
+        return planned
     body = fields.json_object(request)
     fields.choice(body, "messaging_product", allowed=("whatsapp",))
     fields.choice(body, "type", allowed=("template",))
@@ -246,14 +233,14 @@ def _check_template(template: object) -> Answer | None:
     template = template if isinstance(template, dict) else {}
     name, language = template.get("name"), template.get("language", {}).get("code")
     if name not in TEMPLATES or language not in _LANGUAGES:
-        return _failure(404, "(#132001) Template name does not exist in the translation", 132001)
+        return failure(404, "(#132001) Template name does not exist in the translation", 132001)
     components = {component.get("type"): component for component in template.get("components", [])}
     parameters = components.get("body", {}).get("parameters", [])
     if len(parameters) != TEMPLATES[name]:
-        return _failure(400, "(#132000) Number of parameters does not match", 132000)
+        return failure(400, "(#132000) Number of parameters does not match", 132000)
     values = [parameter.get("text") for parameter in parameters]
     if not all(isinstance(value, str) and value and not _FAULTY_PARAMETER.search(value) for value in values):
-        return _failure(400, "(#132012) Parameter format does not match", 132012)
+        return failure(400, "(#132012) Parameter format does not match", 132012)
     return None
 
 

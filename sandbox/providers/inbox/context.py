@@ -18,8 +18,9 @@ from flask import current_app
 from marketplace.kernel.clock import iso, system_clock
 from sandbox.providers.inbox.web_push import Subscription
 
-Channel = Literal["web_push", "fcm", "messaging", "email"]
-CHANNELS: tuple[Channel, ...] = ("web_push", "fcm", "messaging", "email")
+# "media" stands for the files of customers' messages, which the application fetches.
+Channel = Literal["web_push", "fcm", "messaging", "email", "media"]
+CHANNELS: tuple[Channel, ...] = ("web_push", "fcm", "messaging", "email", "media")
 # "lost": accepted, but the response comes too late; "duplicate": receipts arrive twice; "late": receipts arrive late;
 # "silent": no receipts; "dead": the device's token is no longer valid.
 Outcome = Literal[
@@ -46,7 +47,7 @@ class Inbox:
     :param service_account: the service account of Firebase Cloud Messaging whose key signs requests for tokens
     :param access_token: the access token of the messaging provider; empty accepts any token
     :param receipts_url: the application's webhook of the messaging provider
-    :param app_secret: the secret that signs receipts; empty sends them unsigned
+    :param app_secret: the secret that signs webhooks; empty sends them unsigned
     """
 
     hang_seconds: float
@@ -61,6 +62,7 @@ class Inbox:
     _messages: deque[Mapping[str, Any]] = field(default_factory=lambda: deque(maxlen=_LATEST))
     _calls: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     _subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    _media: dict[str, "MediaFile"] = field(default_factory=dict)
     _tokens: set[str] = field(default_factory=set)
     _pool: urllib3.PoolManager = field(
         default_factory=lambda: urllib3.PoolManager(timeout=_RECEIPT_SECONDS, retries=False)
@@ -82,10 +84,11 @@ class Inbox:
             return planned.popleft() if planned else "sent"
 
     def reset(self) -> None:
-        """Drop unused planned outcomes and received messages."""
+        """Drop unused planned outcomes, received messages and files."""
         with self._lock:
             self._next.clear()
             self._messages.clear()
+            self._media.clear()
             self._calls.clear()
 
     def keep(self, channel: Channel, recipient: str, content: Mapping[str, Any]) -> str:
@@ -171,21 +174,44 @@ class Inbox:
                 "recipient_id": recipient,
                 "biz_opaque_callback_data": callback_data,
             }
-            value = {"messaging_product": "whatsapp", "statuses": [item]}
-            body = orjson.dumps(
-                {
-                    "object": "whatsapp_business_account",
-                    "entry": [{"changes": [{"field": "messages", "value": value}]}],
-                }
-            )
-            headers = {"Content-Type": "application/json"}
-            if self.app_secret:
-                digest = hmac.new(self.app_secret.encode(), body, hashlib.sha256).hexdigest()
-                headers["X-Hub-Signature-256"] = f"sha256={digest}"
             try:
-                self._pool.request("POST", self.receipts_url, body=body, headers=headers)
+                self.post_webhook({"statuses": [item]})
             except urllib3.exceptions.HTTPError as error:
                 _log.info("receipt not delivered", error=type(error).__name__)
+
+    def post_webhook(self, value: dict[str, Any]) -> int:
+        """Post a signed envelope to the application, and return the status of the response.
+
+        :raises urllib3.exceptions.HTTPError: no response in time
+        """
+        value = {"messaging_product": "whatsapp", **value}
+        changes = [{"field": "messages", "value": value}]
+        body = orjson.dumps({"object": "whatsapp_business_account", "entry": [{"changes": changes}]})
+        headers = {"Content-Type": "application/json"}
+        if self.app_secret:
+            digest = hmac.new(self.app_secret.encode(), body, hashlib.sha256).hexdigest()
+            headers["X-Hub-Signature-256"] = f"sha256={digest}"
+        return self._pool.request("POST", self.receipts_url, body=body, headers=headers).status
+
+    def keep_media(self, content: bytes, content_type: str) -> str:
+        """Store the file of a customer's message and return the id."""
+        media_id = str(uuid4().int % 10**16)
+        with self._lock:
+            self._media[media_id] = MediaFile(content, content_type)
+        return media_id
+
+    def find_media(self, media_id: str) -> "MediaFile | None":
+        """Return the file of a customer's message, or none for an unknown id."""
+        with self._lock:
+            return self._media.get(media_id)
+
+
+@dataclass(frozen=True)
+class MediaFile:
+    """The file of a customer's message."""
+
+    content: bytes
+    content_type: str
 
 
 def current_inbox() -> Inbox:

@@ -24,7 +24,6 @@ from marketplace.notifications.kinds import CHANNELS, EMAIL, MESSAGING, PUSH, SM
 from marketplace.notifications.models import MessageOptOut, Notification, NotificationDeliveryLog, UserDevice
 from marketplace.notifications.operations import notify, record_delivery_status
 from marketplace.providers.client import ProviderRefusedError
-from tasks.notifications import _report_sms_limit
 from tests.support.market import Market
 
 NOON = datetime(2026, 11, 25, 11, 0, tzinfo=UTC)  # 12:00 in Nigeria
@@ -137,7 +136,6 @@ class Site:
             client_base_url="https://app.example",
             make_unsubscribe_url=lambda user_id, kind: f"https://api.example/{user_id}/{kind}",
             sms_daily_limit_minor=self.sms_limit_minor,
-            report_sms_limit=_report_sms_limit,
         )
 
     def drain(self) -> None:
