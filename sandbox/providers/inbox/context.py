@@ -83,6 +83,11 @@ class Inbox:
             planned = self._next[channel]
             return planned.popleft() if planned else "sent"
 
+    def end_plans(self, channel: Channel) -> None:
+        """Drop the unused planned outcomes of a channel."""
+        with self._lock:
+            self._next[channel].clear()
+
     def reset(self) -> None:
         """Drop unused planned outcomes, received messages and files."""
         with self._lock:
