@@ -38,6 +38,13 @@ _URGENCIES = ("very-low", "low", "normal", "high")
 # Approved templates with the number of placeholders in the body.
 TEMPLATES = {"delivery_pin": 2, "marketplace_update": 2}
 _LANGUAGES = ("en", "en_GB", "ha")
+_LABELS = {
+    "web_push": "Web push",
+    "fcm": "App push",
+    "messaging": "Message",
+    "email": "E-mail",
+    "sms": "SMS",
+}
 _FAULTY_PARAMETER = re.compile(r"[\n\t]| {5}")
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -255,7 +262,7 @@ def show_inbox() -> str:
     ]
     rows = [
         {
-            "channel": message["channel"],
+            "channel": _LABELS[message["channel"]],
             "to": message["to"],
             "at": message["at"],
             "text": _readable(message["channel"], message["content"]),
@@ -276,7 +283,8 @@ def _readable(channel: str, content: Mapping[str, Any]) -> str:
         template = content["template"]
         values = [parameter["text"] for parameter in template["components"][0]["parameters"]]
         return "\n".join([template["name"], *values])
-    return f"{content['subject']}\n{content['text']}" if channel == "email" else str(content["text"])
+    # The text of an e-mail begins with the subject.
+    return str(content["text"])
 
 
 @controls.post("/next")
