@@ -10,7 +10,6 @@ from sqlalchemy import text
 
 from blueprints.notifications.schemas import NotificationView
 from marketplace.infra.db import Database
-from marketplace.infra.sql.statements import Statement
 from marketplace.notifications import feed as feed_module
 from marketplace.notifications.feed import MAX_UNREAD_COUNT
 from marketplace.notifications.operations import NewNotification, notify, notify_all
@@ -218,8 +217,7 @@ def test_unread_pages_and_count_read_only_unread_notifications(feed: Feed) -> No
     feed.add(2)
 
     values = {"user_id": feed.user_id, "before": UUID(int=2**128 - 1), "limit": 21}
-    page = Statement(feed_module._SELECT_UNREAD_PAGE)
     with feed.database.reading() as session:
-        for statement in (page, feed_module._COUNT_UNREAD):
+        for statement in (feed_module._SELECT_UNREAD_PAGE, feed_module._COUNT_UNREAD):
             nodes, _buffers = explain(session, statement.sql, statement._constants | values)
             assert any("ix_notifications_unread" in node for node in nodes), nodes
