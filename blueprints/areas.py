@@ -29,6 +29,7 @@ from blueprints.platform import routes as platform
 from blueprints.referrals import routes as referrals
 from blueprints.reports import routes as reports
 from blueprints.reviews import routes as reviews
+from blueprints.support import routes as support, staff_routes as support_inbox
 from blueprints.users import routes as users
 from blueprints.webhooks import admin as webhook_admin, receiving
 
@@ -70,6 +71,8 @@ AREAS: tuple[ContractBlueprint, ...] = (
     notifications.area,
     devices.area,
     favorites.area,
+    support.area,
+    support_inbox.area,
     reviews.store_area,
     reviews.product_area,
     reviews.author_area,

@@ -25,6 +25,7 @@ from commands.seeding import (
     reports,
     reviews,
     staff_work,
+    support,
 )
 from commands.seeding.categories import load_categories
 from commands.seeding.loading import ProgressCallback
@@ -131,6 +132,7 @@ def seed_database(services: Services, *, product_count: int, now: datetime, stag
     promoted = services.database.in_transaction(promotions.load_promotions, now=now)
     liked = services.database.in_transaction(favorites.load_favorites, now=now)
     written = services.database.in_transaction(chat.load_chat, now=now)
+    asked = services.database.in_transaction(support.load_support, now=now)
     reported = services.database.in_transaction(reports.load_reports, now=now)
     applied = services.database.in_transaction(applications.load_applications, now=now)
     referred = services.database.in_transaction(referrals.load_referrals, now=now)
@@ -141,7 +143,7 @@ def seed_database(services: Services, *, product_count: int, now: datetime, stag
         cursor.execute(f"ANALYZE {', '.join(metadata.tables)}")
     return (
         f"Added {added} products, {placed} orders, {reviewed} reviews, {liked} favourites, {promoted} promotions,"
-        f" {written} messages, {reported} reports, {applied} vendor applications,"
+        f" {written} messages, {asked} tickets, {reported} reports, {applied} vendor applications,"
         f" {referred} referrals and {filed} items of staff work."
         f" The demo data now has {product_count} products."
     )

@@ -1,13 +1,14 @@
-"""Tasks of support: files of incoming messages."""
+"""Tasks of support: files of incoming messages, and resolved tickets."""
 
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from marketplace.kernel import queues
 from marketplace.services import Services
-from marketplace.support import media
-from tasks.registry import phased_handler
+from marketplace.support import media, staff
+from tasks.registry import QueueSweeper, periodic, phased_handler
 
 
 @phased_handler(media.TOPIC)
@@ -21,3 +22,17 @@ def fetch_media(services: Services, payload: dict[str, Any], now: datetime) -> C
         message_id=UUID(payload["messageId"]),
         now=now,
     )
+
+
+@periodic(
+    "close-resolved-tickets",
+    queue=queues.NOTIFICATIONS,
+    schedule="13 * * * *",
+    purpose="Close tickets that were resolved 7 days ago",
+)
+def close_resolved_tickets(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
+    """Close resolved tickets whose creator did not answer.
+
+    :return: the number of closed tickets
+    """
+    return staff.close_resolved_tickets(services.database, now=now)

@@ -131,6 +131,7 @@ PROPOSAL_STAFF = _staff_with(MANAGE_PLATFORM, MANAGE_FINANCES)
 PROPOSAL_STAFF_AAL2 = _staff_with(MANAGE_PLATFORM, MANAGE_FINANCES, aal2=True)
 PRODUCT_STAFF = _staff_with(MANAGE_PRODUCTS)
 CHAT_STAFF = _staff_with(MANAGE_SUPPORT, MANAGE_PRODUCTS)
+SUPPORT_STAFF = _staff_with(MANAGE_SUPPORT)
 USER_STAFF = _staff_with(MANAGE_USERS)
 # The type of the reported content decides which of these permissions is necessary.
 REPORT_STAFF = _staff_with(MANAGE_PRODUCTS, MANAGE_USERS)

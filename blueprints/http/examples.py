@@ -53,6 +53,7 @@ _PARAMETERS: Final[dict[str, SharedDoc]] = {
     "device_id": SharedDoc("Id of the device.", demo_ids.DEVICE),
     "notification_id": SharedDoc("Id of the notification.", demo_ids.NOTIFICATION),
     "conversation_id": SharedDoc("Id of the conversation.", demo_ids.CONVERSATION),
+    "ticket_id": SharedDoc("Id of the ticket.", demo_ids.TICKET),
     "blocked_message_id": SharedDoc("Id of the blocked message.", demo_ids.BLOCKED_MESSAGE),
     "application_id": SharedDoc("Id of the vendor application.", demo_ids.APPLICATION),
     "slug": SharedDoc("Address of the store.", "amaras-lamps"),

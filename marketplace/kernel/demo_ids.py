@@ -43,6 +43,9 @@ class SeededKind(IntEnum):
     CONVERSATION = 37
     MESSAGE = 38
     BLOCKED_MESSAGE = 39
+    TICKET = 40
+    TICKET_MESSAGE = 41
+    TICKET_ATTACHMENT = 42
 
 
 def seeded_id(kind: SeededKind, number: int) -> UUID:
@@ -79,6 +82,7 @@ VENDOR_OWNER: Final = persona_id(3)
 ADMIN: Final = persona_id(5)
 FINANCE: Final = persona_id(7)
 FINANCE_2: Final = persona_id(8)
+SUPPORT_OFFICER: Final = persona_id(10)
 MODERATOR: Final = persona_id(11)
 CAMPUS_REP: Final = persona_id(13)
 STUDENT: Final = seeded_id(SeededKind.PERSON, 1)
@@ -112,6 +116,10 @@ DEVICE: Final = seeded_id(SeededKind.DEVICE, 1)
 NOTIFICATION: Final = seeded_id(SeededKind.NOTIFICATION, 1)
 CONVERSATION: Final = seeded_id(SeededKind.CONVERSATION, 1)
 MESSAGE: Final = seeded_id(SeededKind.MESSAGE, 1)
+TICKET: Final = seeded_id(SeededKind.TICKET, 1)
+SECOND_TICKET: Final = seeded_id(SeededKind.TICKET, 2)
+TICKET_MESSAGE: Final = seeded_id(SeededKind.TICKET_MESSAGE, 1)
+TICKET_ATTACHMENT: Final = seeded_id(SeededKind.TICKET_ATTACHMENT, 1)
 BLOCKED_MESSAGE: Final = seeded_id(SeededKind.BLOCKED_MESSAGE, 1)
 ACCOUNT_DECISION: Final = seeded_id(SeededKind.ACCOUNT_DECISION, 2)
 APPEAL: Final = seeded_id(SeededKind.APPEAL, 1)

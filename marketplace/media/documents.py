@@ -3,9 +3,14 @@
 The row is written before the object is stored, and stays until the object is deleted.
 """
 
+import hashlib
 import os
+import re
+import tempfile
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import IO
+from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
 from sqlalchemy import delete, func, select, update
@@ -14,7 +19,13 @@ from sqlalchemy.orm import Session
 from marketplace.infra import texts as infra_texts
 from marketplace.infra.batches import process_each
 from marketplace.infra.db import Database
-from marketplace.infra.imaging.formats import HEADER_BYTES, detect_container, detect_format
+from marketplace.infra.imaging.formats import (
+    FORMATS,
+    HEADER_BYTES,
+    RECORDING_CONTAINERS,
+    detect_container,
+    detect_format,
+)
 from marketplace.infra.imaging.sandboxed_decode import check_pdf, check_recording, re_encode
 from marketplace.kernel.errors import (
     LimitReachedError,
@@ -30,6 +41,14 @@ MAX_BYTES = 10 * 1024 * 1024
 MAX_UPLOADS_PER_DAY = 10
 PDF = "application/pdf"
 LINK_SECONDS = 60
+UPLOAD_SECONDS = 3_600
+# The suffix of a key by content type, for files that clients announce.
+SUFFIXES = {
+    PDF: "pdf",
+    **{kind.content_type: kind.suffix for kind in FORMATS.values()},
+    **{kind.audio_type: kind.suffix for kind in RECORDING_CONTAINERS.values()},
+    **{kind.video_type: kind.suffix for kind in RECORDING_CONTAINERS.values() if kind.video_type},
+}
 # An upload that no application uses is deleted after this time.
 UNUSED_GRACE_PERIOD = timedelta(hours=24)
 _FOLDER = "student-ids"
@@ -129,6 +148,141 @@ def complete_upload(session: Session, *, document_id: UUID) -> str:
         .returning(PrivateDocument.key)
     ).scalar_one()
     return path
+
+
+@dataclass(frozen=True)
+class SignedUpload:
+    """An upload that a client makes directly to the storage.
+
+    :ivar upload_url: accepts the file by PUT with the announced type
+    :ivar document_url: shows the document, and names the document in later requests
+    """
+
+    id: UUID
+    upload_url: str
+    document_url: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True)
+class AnnouncedFile:
+    """A file that a client announces: type, size in bytes, and SHA-256 in hex."""
+
+    content_type: str
+    byte_count: int
+    content_hash: str
+
+
+def start_signed_upload(
+    session: Session,
+    storage: ObjectStorage,
+    *,
+    bucket: str,
+    folder: str,
+    owner_id: UUID,
+    announced: AnnouncedFile,
+    daily_limit: int,
+    now: datetime,
+) -> SignedUpload:
+    """Start an upload of a person directly to the storage. An unused upload is deleted after a day.
+
+    :param folder: the first part of the object's key
+    :raises LimitReachedError: the person has started ``daily_limit`` uploads in 24 hours
+    """
+    _ensure_below_daily_limit(session, owner_id=owner_id, limit=daily_limit, now=now)
+    key = f"{folder}/{uuid4()}.{SUFFIXES[announced.content_type]}"
+    document = PrivateDocument(
+        owner_id=owner_id,
+        key=key,
+        content_type=announced.content_type,
+        byte_count=announced.byte_count,
+        content_hash=announced.content_hash,
+        status="pending",
+        delete_after=now + UNUSED_GRACE_PERIOD,
+        created_at=now,
+    )
+    session.add(document)
+    session.flush()
+    return SignedUpload(
+        id=document.id,
+        upload_url=storage.upload_link(
+            bucket=bucket,
+            key=key,
+            seconds=UPLOAD_SECONDS,
+            content_type=announced.content_type,
+            byte_count=announced.byte_count,
+        ),
+        document_url=storage.signed_link(bucket=bucket, key=key, seconds=UPLOAD_SECONDS),
+        expires_at=now + timedelta(seconds=UPLOAD_SECONDS),
+    )
+
+
+def find_signed_upload(
+    session: Session, *, document_url: str, folder: str, owner_id: UUID, now: datetime
+) -> PrivateDocument | None:
+    """Return the unused upload of a person by the URL that ``start_signed_upload`` returned."""
+    match = re.search(
+        rf"/({re.escape(folder)}/[0-9a-f-]{{36}}\.[a-z0-9]{{2,5}})$", urlsplit(document_url).path
+    )
+    if match is None:
+        return None
+    return session.scalar(
+        select(PrivateDocument).where(
+            PrivateDocument.key == match[1],
+            PrivateDocument.owner_id == owner_id,
+            PrivateDocument.delete_after > now,
+            PrivateDocument.status != "deleting",
+        )
+    )
+
+
+def check_signed_upload(storage: ObjectStorage, *, bucket: str, document: PrivateDocument) -> bool | None:
+    """Compare the stored object with the announced size, hash and type, and check the content.
+
+    :return: whether the object is as announced; none for a missing object
+    :raises ValidationError: the file is damaged, too complex, or has active content
+    :raises UnsupportedMediaTypeError: the file has none of the supported formats
+    :raises ProviderUnavailableError: the storage failed
+    """
+    with tempfile.TemporaryFile() as file:
+        if not storage.download(bucket=bucket, key=document.key, into=file, max_bytes=document.byte_count):
+            return None
+        file.flush()
+        file.seek(0)
+        size = os.fstat(file.fileno()).st_size
+        digest = hashlib.sha256(file.read()).hexdigest()
+        if (size, digest) != (document.byte_count, document.content_hash):
+            return False
+        return inspect_file(file) == document.content_type
+
+
+def inspect_file(file: IO[bytes]) -> str:
+    """Check a document, picture or recording by its content, and return the content type.
+
+    :raises UnsupportedMediaTypeError: the file has none of the supported formats
+    :raises ValidationError: the file is damaged, too complex, or has active content
+    """
+    head = _read_head(file)
+    if detect_container(head) is not None:
+        return check_recording(file, name="file").content_type
+    picture = detect_format(head)
+    _read_checked(file)
+    return picture.content_type if picture is not None else PDF
+
+
+def claim_signed_upload(session: Session, *, document_id: UUID, now: datetime) -> bool:
+    """Use a checked upload, and return whether the upload was still unused."""
+    claimed = session.scalar(
+        update(PrivateDocument)
+        .where(
+            PrivateDocument.id == document_id,
+            PrivateDocument.delete_after > now,
+            PrivateDocument.status != "deleting",
+        )
+        .values(status="ready", delete_after=None)
+        .returning(PrivateDocument.id)
+    )
+    return claimed is not None
 
 
 def keep_document(session: Session, *, document_id: UUID) -> None:
@@ -251,7 +405,7 @@ def _start_upload(
     session: Session, *, owner_id: UUID | None, key: str, content_type: str, size: int, now: datetime
 ) -> UUID:
     if owner_id is not None:
-        _ensure_below_daily_limit(session, owner_id=owner_id, now=now)
+        _ensure_below_daily_limit(session, owner_id=owner_id, limit=MAX_UPLOADS_PER_DAY, now=now)
     document = PrivateDocument(
         owner_id=owner_id,
         key=key,
@@ -266,11 +420,11 @@ def _start_upload(
     return document.id
 
 
-def _ensure_below_daily_limit(session: Session, *, owner_id: UUID, now: datetime) -> None:
+def _ensure_below_daily_limit(session: Session, *, owner_id: UUID, limit: int, now: datetime) -> None:
     recent = session.scalar(
         select(func.count())
         .select_from(PrivateDocument)
         .where(PrivateDocument.owner_id == owner_id, PrivateDocument.created_at > now - timedelta(days=1))
     )
-    if (recent or 0) >= MAX_UPLOADS_PER_DAY:
-        raise LimitReachedError(texts.TOO_MANY_DOCUMENTS.format(limit=MAX_UPLOADS_PER_DAY))
+    if (recent or 0) >= limit:
+        raise LimitReachedError(texts.TOO_MANY_DOCUMENTS.format(limit=limit))

@@ -76,6 +76,7 @@ class PrivateDocument(Entity):
     key: Mapped[str] = mapped_column(unique=True)
     content_type: Mapped[str]
     byte_count: Mapped[int]
+    content_hash: Mapped[str | None] = mapped_column(comment="SHA-256 that the uploader announced, in hex")
     status: Mapped[str] = mapped_column(server_default="pending")
     delete_after: Mapped[datetime | None] = mapped_column(
         comment="Time after which the document is deleted; null while in use"

@@ -58,7 +58,7 @@ _ALL = [
     *_kinds("chat", _WITHOUT_SMS, "phone_exchange_requested phone_exchange_agreed"),
     *_quiet("reviews", "review_received review_reply review_hidden review_restored"),
     *_quiet("favorites", "favorite_price_dropped favorite_restocked", is_marketing=True),
-    *_kinds("support", _WITHOUT_SMS, "report_decided"),
+    *_kinds("support", _WITHOUT_SMS, "report_decided support_reply support_resolved"),
     *_kinds(
         "support",
         _WITHOUT_SMS,
@@ -68,6 +68,7 @@ _ALL = [
     *_kinds(None, _SECURITY, "bank_account_changed"),
     *_kinds(None, _SECURITY, "account_restricted account_suspended account_reinstated appeal_decided"),
     *_kinds(None, _OF_STAFF, "staff_role_granted staff_role_revoked payout_batch_staged proposal_filed"),
+    *_kinds(None, _OF_STAFF, "support_assigned support_user_replied"),
     *_kinds(None, _OF_STAFF, "proposal_approved proposal_active proposal_rejected proposal_expired"),
 ]
 KINDS = {kind.name: kind for kind in _ALL}

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
 import structlog
 
@@ -18,6 +18,7 @@ _MAX_LINK_SECONDS = 3600
 # A storage that hangs ends a call after fifteen seconds, because a client waits for the answer.
 _CONNECT_SECONDS, _READ_SECONDS = 1.5, 6.0
 _ATTEMPTS = 2
+_CHUNK_BYTES = 64 * 1024
 # Keys are derived from the content, so the content of a key never changes.
 IMMUTABLE_CACHE_CONTROL = "public, max-age=31536000, immutable"
 _Item = TypeVar("_Item")
@@ -33,6 +34,10 @@ class StoredObject:
     cache_control: str | None = None
 
 
+class ObjectMissingError(Exception):
+    """The storage has no object with the key."""
+
+
 class ObjectStorage(Protocol):
     """Object storage with the public and the private bucket of the settings."""
 
@@ -43,6 +48,12 @@ class ObjectStorage(Protocol):
 
     def signed_link(self, *, bucket: str, key: str, seconds: int, download_name: str | None = None) -> str:
         """Return a temporary URL with public read access to an object."""
+
+    def upload_link(self, *, bucket: str, key: str, seconds: int, content_type: str, byte_count: int) -> str:
+        """Return a temporary URL that accepts an object by PUT."""
+
+    def download(self, *, bucket: str, key: str, into: IO[bytes], max_bytes: int) -> bool:
+        """Download an object into a file, and return whether the object exists within the limit."""
 
     def delete(self, *, bucket: str, key: str) -> None:
         """Delete an object. A missing object is not an error."""
@@ -88,13 +99,59 @@ class S3ObjectStorage:
         :param download_name: the file name for a download; none displays the object in the browser
         :raises ValueError: the validity is out of range
         """
-        if not 1 <= seconds <= _MAX_LINK_SECONDS:
-            raise ValueError(f"a signed link must be valid for 1 to {_MAX_LINK_SECONDS} seconds")
+        _ensure_valid_duration(seconds)
         parameters = {"Bucket": bucket, "Key": key}
         if download_name is not None:
             safe = "".join(c for c in download_name if c.isascii() and (c.isalnum() or c in "._-"))
             parameters["ResponseContentDisposition"] = f'attachment; filename="{safe or "download"}"'
         return str(self._client.generate_presigned_url("get_object", Params=parameters, ExpiresIn=seconds))
+
+    def upload_link(self, *, bucket: str, key: str, seconds: int, content_type: str, byte_count: int) -> str:
+        """Return a temporary URL that accepts an object by PUT, with this size and type in the headers.
+
+        The URL is computed locally. Check the object afterwards: not every storage compares the headers.
+
+        :param seconds: the validity in seconds, at most an hour
+        :raises ValueError: the validity is out of range
+        """
+        _ensure_valid_duration(seconds)
+        return str(
+            self._client.generate_presigned_url(
+                "put_object",
+                Params={
+                    "Bucket": bucket,
+                    "Key": key,
+                    "ContentType": content_type,
+                    "ContentLength": byte_count,
+                },
+                ExpiresIn=seconds,
+            )
+        )
+
+    def download(self, *, bucket: str, key: str, into: IO[bytes], max_bytes: int) -> bool:
+        """Download an object into a file.
+
+        :return: whether the object exists and has at most ``max_bytes`` bytes; a longer object is cut
+        :raises ProviderUnavailableError: the storage failed
+        """
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - as in _call
+
+        try:
+            body = self._call("get_object", Bucket=bucket, Key=key)["Body"]
+        except ObjectMissingError:
+            return False
+        size = 0
+        try:
+            for chunk in body.iter_chunks(_CHUNK_BYTES):
+                size += len(chunk)
+                if size > max_bytes:
+                    return False
+                into.write(chunk)
+        except (BotoCoreError, ClientError) as error:
+            raise _unavailable_error() from error
+        finally:
+            body.close()
+        return True
 
     def delete(self, *, bucket: str, key: str) -> None:
         """Delete an object. A missing object is not an error.
@@ -103,7 +160,7 @@ class S3ObjectStorage:
         """
         self._call("delete_object", Bucket=bucket, Key=key)
 
-    def _call(self, operation: str, **arguments: Any) -> None:
+    def _call(self, operation: str, **arguments: Any) -> Any:
         # Imported here because most processes never need botocore.
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
@@ -111,14 +168,14 @@ class S3ObjectStorage:
         started = time.perf_counter()
         failure: str | None = None
         try:
-            call(**arguments)
+            return call(**arguments)
         except (BotoCoreError, ClientError) as error:
             code = error.response.get("Error", {}).get("Code") if isinstance(error, ClientError) else None
             failure = str(code or type(error).__name__)
+            if code == "NoSuchKey":
+                raise ObjectMissingError from None
             _log.warning("storage unavailable", operation=operation, reason=failure)
-            raise ProviderUnavailableError(
-                texts.PROVIDER_UNAVAILABLE.format(provider="object storage")
-            ) from error
+            raise _unavailable_error() from error
         finally:
             _log.debug(
                 "storage called",
@@ -127,6 +184,15 @@ class S3ObjectStorage:
                 failure=failure,
                 durationMs=round((time.perf_counter() - started) * 1000, 1),
             )
+
+
+def _ensure_valid_duration(seconds: int) -> None:
+    if not 1 <= seconds <= _MAX_LINK_SECONDS:
+        raise ValueError(f"a signed link must be valid for 1 to {_MAX_LINK_SECONDS} seconds")
+
+
+def _unavailable_error() -> ProviderUnavailableError:
+    return ProviderUnavailableError(texts.PROVIDER_UNAVAILABLE.format(provider="object storage"))
 
 
 def put_all(storage: ObjectStorage, *, bucket: str, objects: Sequence[StoredObject]) -> None:

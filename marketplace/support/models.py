@@ -1,13 +1,16 @@
-"""Tables of support."""
+"""Tables of support: tickets, staff on duty, and messages of the messaging provider."""
 
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, text
+from sqlalchemy import CheckConstraint, ForeignKey, Index, Sequence, UniqueConstraint, text as sql
+from sqlalchemy.dialects.postgresql import ARRAY, TEXT
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import CreatedAt, Entity
+from marketplace.infra.db import Base, CreatedAt, Entity, Timestamped
+
+ticket_number = Sequence("support_ticket_number", start=100001, metadata=Base.metadata)
 
 
 class SupportContact(Entity):
@@ -50,7 +53,7 @@ class SupportContactMessage(Entity):
         Index(
             "ix_support_contact_messages_document",
             "document_id",
-            postgresql_where=text("document_id IS NOT NULL"),
+            postgresql_where=sql("document_id IS NOT NULL"),
         ),
     )
 
@@ -71,3 +74,115 @@ class SupportContactMessage(Entity):
     document_id: Mapped[UUID | None] = mapped_column(
         ForeignKey("private_documents.id"), comment="The checked file in the private bucket"
     )
+
+
+class SupportTicket(Timestamped, Entity):
+    """A ticket of a person, or of a contact without a profile."""
+
+    __tablename__ = "support_tickets"
+    __table_args__ = (
+        CheckConstraint(
+            "status IN ('open', 'pending_staff', 'pending_user', 'resolved', 'closed')", name="status"
+        ),
+        CheckConstraint(
+            "category IN ('order', 'payment', 'delivery', 'account', 'vendor', 'other')", name="category"
+        ),
+        CheckConstraint("severity IN ('SEV-1', 'SEV-2', 'SEV-3', 'SEV-4')", name="severity"),
+        CheckConstraint("creator_id IS NOT NULL OR contact_id IS NOT NULL", name="author"),
+        CheckConstraint("(due_at IS NOT NULL) = (status IN ('open', 'pending_staff'))", name="due"),
+        CheckConstraint(
+            "(status NOT IN ('resolved') OR resolved_at IS NOT NULL)"
+            " AND (status = 'closed') = (closed_at IS NOT NULL)",
+            name="ends",
+        ),
+        CheckConstraint(
+            "merged_into_id IS NULL OR status = 'closed' AND merged_into_id <> id", name="merged"
+        ),
+        CheckConstraint(
+            "rating BETWEEN 1 AND 5 AND (rating IS NULL) = (rated_at IS NULL)"
+            " OR rating IS NULL AND rated_at IS NULL AND rating_comment IS NULL",
+            name="rating",
+        ),
+        Index("ix_support_tickets_creator", "creator_id", sql("id DESC")),
+        Index(
+            "ix_support_tickets_contact",
+            "contact_id",
+            sql("id DESC"),
+            postgresql_where=sql("contact_id IS NOT NULL"),
+        ),
+        Index("ix_support_tickets_order", "order_id", postgresql_where=sql("order_id IS NOT NULL")),
+        Index("ix_support_tickets_due", "due_at", "id", postgresql_where=sql("due_at IS NOT NULL")),
+        Index("ix_support_tickets_status", "status", sql("id DESC")),
+        Index("ix_support_tickets_assignee", "assignee_id", "status", sql("id DESC")),
+        Index("ix_support_tickets_resolved", "resolved_at", postgresql_where=sql("status = 'resolved'")),
+    )
+
+    number: Mapped[str] = mapped_column(
+        unique=True, server_default=sql("'S-' || nextval('support_ticket_number')::text")
+    )
+    creator_id: Mapped[UUID | None] = mapped_column(
+        ForeignKey("profiles.id"), comment="Null for a contact without a profile"
+    )
+    contact_id: Mapped[UUID | None] = mapped_column(ForeignKey("support_contacts.id"))
+    order_id: Mapped[UUID | None] = mapped_column(ForeignKey("orders.id"))
+    subject: Mapped[str] = mapped_column(info={"personal": "message"})
+    category: Mapped[str]
+    severity: Mapped[str]
+    status: Mapped[str]
+    assignee_id: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
+    tags: Mapped[list[str]] = mapped_column(ARRAY(TEXT), server_default=sql("'{}'"))
+    message_count: Mapped[int]
+    due_at: Mapped[datetime | None] = mapped_column(
+        comment="Time by which staff should answer; null while the user or nobody must act"
+    )
+    response_due_at: Mapped[datetime]
+    resolution_due_at: Mapped[datetime]
+    first_responded_at: Mapped[datetime | None]
+    resolved_at: Mapped[datetime | None]
+    closed_at: Mapped[datetime | None]
+    reopenings: Mapped[int] = mapped_column(server_default=sql("0"))
+    merged_into_id: Mapped[UUID | None] = mapped_column(ForeignKey("support_tickets.id"))
+    rating: Mapped[int | None]
+    rating_comment: Mapped[str | None] = mapped_column(info={"personal": "message"})
+    rated_at: Mapped[datetime | None]
+    revision: Mapped[int] = mapped_column(server_default=sql("1"))
+
+
+class SupportTicketMessage(Entity):
+    """A message of a ticket, by the user, by staff or by the service. Users do not see internal notes."""
+
+    __tablename__ = "support_ticket_messages"
+    __table_args__ = (
+        UniqueConstraint("ticket_id", "number", name="uq_support_ticket_messages_number"),
+        CheckConstraint("author IN ('user', 'staff', 'system')", name="author"),
+        CheckConstraint("NOT is_internal OR author <> 'user'", name="internal"),
+    )
+
+    ticket_id: Mapped[UUID] = mapped_column(ForeignKey("support_tickets.id"))
+    number: Mapped[int]
+    author: Mapped[str]
+    author_id: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
+    is_internal: Mapped[bool]
+    body: Mapped[str | None] = mapped_column(info={"personal": "message"})
+    created_at: Mapped[CreatedAt]
+
+
+class SupportAttachment(Base):
+    """A document of a ticket's message."""
+
+    __tablename__ = "support_attachments"
+    __table_args__ = (Index("ix_support_attachments_message", "message_id"),)
+
+    document_id: Mapped[UUID] = mapped_column(ForeignKey("private_documents.id"), primary_key=True)
+    message_id: Mapped[UUID] = mapped_column(ForeignKey("support_ticket_messages.id"))
+    name: Mapped[str] = mapped_column(info={"personal": "name"})
+
+
+class SupportDuty(Base):
+    """A member of staff who receives new tickets until a time."""
+
+    __tablename__ = "support_duties"
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"), primary_key=True)
+    on_duty_until: Mapped[datetime]
+    last_assigned_at: Mapped[datetime | None]

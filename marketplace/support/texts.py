@@ -2,3 +2,36 @@
 
 MEDIA_TOO_LARGE = "The file is larger than {limit} MB."
 MEDIA_UNAVAILABLE = "The messaging provider no longer has the file."
+
+TICKET_NOT_FOUND = "Ticket not found."
+ORDER_NOT_OWN = "Must be an order that you bought or sold."
+TICKET_MERGED = "This ticket was merged into {number}. Write there instead."
+TICKET_CLOSED = "This ticket is closed. Open a new ticket."
+EMPTY_MESSAGE = "Send a message, an attachment or both."
+NOT_RESOLVED_YET = "Rate the ticket once it is resolved."
+MERGED_SUBJECT = "Ticket {number} was merged into this ticket."
+MERGED_INTO = "This ticket was merged into {number}."
+SAME_TICKET = "Must be another ticket."
+OTHER_CREATOR = "Must be an open ticket of the same person."
+NOT_SUPPORT_STAFF = "Must be an active member of staff who may manage support."
+DUTY_IN_PAST = "Must be in the future, at most 24 hours from now."
+OWN_TICKET = "You opened this ticket, so another member of staff must handle it."
+
+ATTACHMENT_UNKNOWN = "Must be the attachmentUrl of your own upload of the last 24 hours."
+ATTACHMENT_MISSING = "The file was not uploaded. Send the file with PUT to uploadUrl, then try again."
+ATTACHMENT_DIFFERS = "The uploaded file differs from the announced size, hash or type. Upload the file again."
+
+REPLY_TITLE = "Support answered you"
+REPLY_BODY = "Support wrote to you about ticket {number}: {subject}"
+RESOLVED_TITLE = "Your ticket is resolved"
+RESOLVED_BODY = (
+    "Ticket {number} is resolved: {subject} Reply within 7 days if you still need help, or rate our answer."
+)
+CLOSED_TITLE = "Your ticket is closed"
+CLOSED_BODY = "Ticket {number} is closed: {subject} Open a new ticket if you need help again."
+ASSIGNED_TITLE = "A ticket is assigned to you"
+ASSIGNED_BODY = "{severity} ticket {number} waits for your answer until {due}: {subject}"
+USER_REPLIED_TITLE = "The user answered"
+USER_REPLIED_BODY = "Ticket {number} has a new message: {subject}"
+UNASSIGNED_TITLE = "A ticket waits without an assignee"
+"""Title for all support staff, because nobody is on duty."""

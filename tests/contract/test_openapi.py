@@ -364,6 +364,7 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         "device_id": str(uuid4()),
         "notification_id": str(uuid4()),
         "conversation_id": str(uuid4()),
+        "ticket_id": str(uuid4()),
         "blocked_message_id": str(uuid4()),
         # A random id: these officers do not manage vendors.
         "application_id": str(uuid4()),

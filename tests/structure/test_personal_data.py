@@ -61,7 +61,7 @@ NOT_PERSONAL = {
 # Names with other meanings in logs. Values are redacted by shape, and names of people under the names of roles.
 AMBIGUOUS = {
     *("body", "comment", "contact", "content", "id", "instructions", "label", "note"),
-    *("payload", "reason", "sender", "text"),
+    *("payload", "reason", "sender", "subject", "text"),
 }
 NAMES_OF_PEOPLE = {
     "account_name",

@@ -1,5 +1,7 @@
 """In-memory object storage for tests of other areas, with optional failures."""
 
+from typing import IO
+
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.storage import StoredObject
 
@@ -12,6 +14,7 @@ class InMemoryStorage:
     def __init__(self) -> None:
         self.objects: dict[str, StoredObject] = {}
         self.deleted: list[str] = []
+        self.announced: set[str] = set()
         self.puts = 0
         self.fails = False
 
@@ -31,8 +34,22 @@ class InMemoryStorage:
 
     def signed_link(self, *, bucket: str, key: str, seconds: int, download_name: str | None = None) -> str:
         assert bucket == "marketplace-private"
-        assert key in self.objects
+        assert key in self.objects or key in self.announced
         return f"https://storage.test/{bucket}/{key}?seconds={seconds}&name={download_name}"
+
+    def upload_link(self, *, bucket: str, key: str, seconds: int, content_type: str, byte_count: int) -> str:
+        assert bucket == "marketplace-private"
+        self.announced.add(key)
+        return f"https://storage.test/{bucket}/{key}?seconds={seconds}&type={content_type}&size={byte_count}"
+
+    def download(self, *, bucket: str, key: str, into: IO[bytes], max_bytes: int) -> bool:
+        self._answer()
+        assert bucket in _BUCKETS
+        stored = self.objects.get(key)
+        if stored is None or len(stored.content) > max_bytes:
+            return False
+        into.write(stored.content)
+        return True
 
     def _answer(self) -> None:
         if self.fails:

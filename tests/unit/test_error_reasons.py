@@ -132,6 +132,8 @@ REASONS = {
     "StoreRequiredError": "store-required",
     "SupersededRunError": "reconciliation-superseded",
     "TermAlreadyBannedError": "term-already-banned",
+    "TicketClosedError": "ticket-closed",
+    "TicketNotResolvedError": "ticket-not-resolved",
     "TooManyStreamsError": "too-many-streams",
     "TooManyUnpaidOrdersError": "too-many-unpaid-orders",
     "UnknownBankAccountError": "unknown-bank-account",

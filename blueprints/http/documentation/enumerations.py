@@ -38,6 +38,7 @@ from marketplace.reconciliation import classification, queries as reconciliation
 from marketplace.referrals import states as referral_states
 from marketplace.reports import decide as report_decide, submit as report_submit, targets
 from marketplace.reviews import queries as review_queries, states as review_states
+from marketplace.support import attachments, queries as ticket_queries, severity, states as ticket_states
 from marketplace.webhooks import queries as webhook_queries, replay
 
 _WORDS: dict[str, Iterable[str]] = {
@@ -71,6 +72,12 @@ _WORDS: dict[str, Iterable[str]] = {
     "ReportReason": report_submit.REASONS,
     "ReportCaseStatus": report_decide.STATUSES,
     "ReportOutcome": (report_decide.UPHELD, report_decide.DISMISSED),
+    "TicketStatus": sorted(ticket_states.TICKET.states),
+    "TicketStatusFilter": ticket_queries.STATUS_FILTERS,
+    "TicketCategory": severity.CATEGORIES,
+    "TicketSeverity": severity.SEVERITIES,
+    "TicketAuthor": ("user", "staff", "system"),
+    "AttachmentType": attachments.CONTENT_TYPES,
     "MessageDirection": chat_queries.DIRECTIONS,
     "PhoneExchangeStatus": phone_exchange.STATUSES,
     "ContactKind": KIND_NAMES,

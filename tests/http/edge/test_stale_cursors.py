@@ -16,6 +16,7 @@ from blueprints.http.fields import CursorQuery, OffsetOrCursorQuery
 from marketplace.chat.send import MessageContent, send_to_store
 from marketplace.kernel.cursor import encode_cursor
 from marketplace.services import Services
+from marketplace.support.tickets import open_ticket
 from tests.support.market import Bearer, Market
 from tests.support.payouts import make_payees, staged_batch
 from tests.support.probes import faults
@@ -40,6 +41,7 @@ class Service:
         self._store = market.store()
         self._vendor, self._officer = bearer(self._store.user_id), bearer(market.staff("admin"))
         self._conversation_id = self._open_conversation(services)
+        self._ticket_id = self._open_ticket(services)
         self._product_id, self._campus_id = market.product(self._store), market.campus_id
         with services.database.transaction() as session:
             self._batch_id = staged_batch(session, make_payees(session, 1))
@@ -55,6 +57,19 @@ class Service:
             )
             return party.conversation.id
 
+    def _open_ticket(self, services: Services) -> UUID:
+        with services.database.transaction() as session:
+            ticket = open_ticket(
+                session,
+                creator_id=self._store.user_id,
+                subject="A question",
+                message="How do I change my campus?",
+                category="account",
+                order_id=None,
+                now=services.clock(),
+            )
+            return ticket.id
+
     def _record_listing(self, answer: Response) -> Response:
         self._listing = current_context().cursor_listing_key
         return answer
@@ -64,6 +79,7 @@ class Service:
         path = re.sub(r"<uuid:vendor_id>", str(self._store.id), contract.path)
         path = re.sub(r"<uuid:batch_id>", str(self._batch_id), path)
         path = re.sub(r"<uuid:product_id>", str(self._product_id), path)
+        path = re.sub(r"<uuid:ticket_id>", str(self._ticket_id), path)
         path = re.sub(r"<uuid:conversation_id>", str(self._conversation_id), path)
         path = re.sub(r"<string:campus_id>", str(self._campus_id), path)
         roles = contract.access.roles

@@ -1,0 +1,1 @@
+"""Routes of support: tickets of people, and the inbox of staff."""
