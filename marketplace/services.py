@@ -28,6 +28,7 @@ from marketplace.providers.messaging.alert_channels import (
 )
 from marketplace.providers.messaging.media import MessageMediaClient
 from marketplace.providers.messaging.sms import SmsGateway
+from marketplace.providers.messaging.templates import MessagingClient
 from marketplace.providers.moderation import ContentModerator, make_content_moderator
 from marketplace.providers.storage import ObjectStorage, S3ObjectStorage
 
@@ -46,6 +47,7 @@ class Services:
     gateway_records: GatewayRecords
     moderator: ContentModerator | None
     sms: SmsGateway
+    messaging: MessagingClient
     message_media: MessageMediaClient
     storage: ObjectStorage
     alert_channels: Mapping[str, AlertChannel]
@@ -89,6 +91,7 @@ class Services:
             gateway_records=HttpGatewayRecords(settings),
             moderator=make_content_moderator(settings),
             sms=sms,
+            messaging=MessagingClient(settings),
             message_media=MessageMediaClient(settings),
             storage=S3ObjectStorage(settings),
             alert_channels=make_alert_channels(settings),

@@ -1,4 +1,4 @@
-"""Tasks of support: files of incoming messages, and resolved tickets."""
+"""Tasks of support: files of incoming messages, answers to contacts, resolved tickets."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -7,7 +7,7 @@ from uuid import UUID
 
 from marketplace.kernel import queues
 from marketplace.services import Services
-from marketplace.support import media, staff
+from marketplace.support import answers, media, staff
 from tasks.registry import QueueSweeper, periodic, phased_handler
 
 
@@ -20,6 +20,18 @@ def fetch_media(services: Services, payload: dict[str, Any], now: datetime) -> C
         services.message_media,
         bucket=services.settings.s3_private_bucket,
         message_id=UUID(payload["messageId"]),
+        now=now,
+    )
+
+
+@phased_handler(answers.TOPIC)
+def send_answer(services: Services, payload: dict[str, Any], now: datetime) -> Callable[..., None] | None:
+    """Send an answer of staff to a contact."""
+    return answers.send_answer(
+        services.database,
+        services.messaging,
+        message_id=UUID(payload["messageId"]),
+        is_configured=bool(services.settings.messaging_url),
         now=now,
     )
 

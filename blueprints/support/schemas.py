@@ -22,7 +22,7 @@ from blueprints.http.fields import (
     Uuid,
 )
 from marketplace.kernel import demo_ids
-from marketplace.support import attachments, severity, states, texts, tickets
+from marketplace.support import answers, attachments, severity, states, texts, tickets
 
 _EXAMPLE_SUBJECT = "My order has not arrived"
 _EXAMPLE_URL = (
@@ -129,6 +129,12 @@ class TicketMessage(Created):
         required=True,
         allow_none=True,
         metadata=doc("The text; null for a file alone.", "The hub does not have it."),
+    )
+    delivery_status = Choice(
+        *answers.STATUSES,
+        required=True,
+        allow_none=True,
+        metadata=doc("State of an answer to a contact by message; null for messages in the app.", None),
     )
     attachments = fields.List(
         fields.Nested(AttachmentView), required=True, metadata=doc("Files of the message.")

@@ -74,16 +74,15 @@ def find_caller(session: Session, *, user_id: UUID, aal: str, now: datetime) -> 
     return Caller(**row, permissions=permissions, aal=aal)
 
 
-def find_only_profile_with_phone(session: Session, *, phone: str) -> UUID | None:
-    """Find the only profile with a phone number.
-
-    Phone numbers in profiles are unverified, so a number that several profiles share identifies no profile.
+def find_profile_with_phone(session: Session, *, phone: str) -> UUID | None:
+    """Find the profile that has verified a phone number. A number is verified for one profile at a time.
 
     :param phone: in international format
-    :return: the profile's id; none for no profile or several
+    :return: the profile's id, or none
     """
-    ids = session.scalars(select(Profile.id).where(Profile.phone == phone).limit(2)).all()
-    return ids[0] if len(ids) == 1 else None
+    return session.scalar(
+        select(Profile.id).where(Profile.phone == phone, Profile.phone_verified_at.is_not(None))
+    )
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,11 @@ START_WORDS = frozenset({"start", "unstop", "subscribe", "resume"})
 _OTHER_CHARACTERS = re.compile(r"[^a-z]+")
 
 
-def apply_opt_words(session: Session, *, phone: str, text: str, now: datetime) -> None:
+def apply_opt_words(session: Session, *, phone: str, text: str, now: datetime) -> bool:
     """Stop or resume template messages to a number if the message is one of the words. Others change nothing.
 
     :param phone: in the format of profiles
+    :return: whether the message is one of the words
     """
     word = _OTHER_CHARACTERS.sub(" ", text.casefold()).strip()
     if word in STOP_WORDS:
@@ -26,3 +27,4 @@ def apply_opt_words(session: Session, *, phone: str, text: str, now: datetime) -
         )
     elif word in START_WORDS:
         session.execute(delete(MessageOptOut).where(MessageOptOut.phone_index == phone))
+    return word in STOP_WORDS or word in START_WORDS

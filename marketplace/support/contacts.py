@@ -10,10 +10,11 @@ from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from marketplace.identity.queries import find_only_profile_with_phone
+from marketplace.identity.queries import find_profile_with_phone
 from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.phones import normalise_phone
 from marketplace.support import media
+from marketplace.support.inbound import ContactText, record_in_ticket
 from marketplace.support.models import SupportContactMessage
 
 # An international number without the plus sign, as the provider writes senders.
@@ -49,30 +50,36 @@ _UPSERT_CONTACT = Statement(
 
 
 def record_message(
-    session: Session, *, sender: str, name: str | None, message: IncomingMessage, now: datetime
+    session: Session,
+    *,
+    sender: str,
+    name: str | None,
+    message: IncomingMessage,
+    now: datetime,
+    opens_ticket: bool = True,
 ) -> UUID | None:
-    """Store a message and its contact, linked to the only profile that has the sender's number.
+    """Store a message and its contact, linked to the profile with the sender's verified number.
 
-    A worker fetches the file of a message later.
-
-    Numbers in profiles are unverified, so a number that several profiles share is linked to no profile.
+    The message continues the contact's ticket or opens one. A worker fetches the file of a message later.
 
     :param sender: the sender's id at the provider: the digits of an international number
     :param name: the sender's chosen name
     :param now: the time of arrival
+    :param opens_ticket: false for a word such as STOP, which staff need not answer
     :return: the message's id; none if the message was already stored
     """
     phone = parse_sender_phone(sender)
+    profile_id = find_profile_with_phone(session, phone=phone) if phone else None
     contact_id = _UPSERT_CONTACT.scalar(
         session,
         sender=sender,
         phone=phone,
         name=name,
-        profile_id=find_only_profile_with_phone(session, phone=phone) if phone else None,
+        profile_id=profile_id,
         at=message.sent_at,
     )
     has_media = media.media_id_of(message.type, message.content) is not None
-    message_id = session.scalar(
+    message_id: UUID | None = session.scalar(
         insert(SupportContactMessage)
         .values(
             contact_id=contact_id,
@@ -83,8 +90,13 @@ def record_message(
         .on_conflict_do_nothing(index_elements=["provider_message_id"])
         .returning(SupportContactMessage.id)
     )
-    if has_media and message_id is not None:
+    if message_id is None:
+        return None
+    if has_media:
         media.request_fetch(session, message_id=message_id, now=now)
+    if opens_ticket:
+        written = ContactText(contact_id, profile_id, message_id, message.type, message.text)
+        record_in_ticket(session, written=written, now=now)
     return message_id
 
 

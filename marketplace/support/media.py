@@ -15,11 +15,12 @@ from marketplace.infra.db import Database
 from marketplace.kernel import queues
 from marketplace.kernel.errors import UnsupportedMediaTypeError, ValidationError
 from marketplace.media import documents
+from marketplace.media.models import PrivateDocument
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.messaging.media import MediaTooLargeError, MessageMediaClient
 from marketplace.providers.storage import ObjectStorage
 from marketplace.support import texts
-from marketplace.support.models import SupportContactMessage
+from marketplace.support.models import SupportAttachment, SupportContactMessage, SupportTicketMessage
 
 TOPIC = "support.media-received"
 MEDIA_TYPES = frozenset({"image", "sticker", "document", "audio", "video"})
@@ -98,6 +99,21 @@ def _attach_document(session: Session, *, message_id: UUID, document_id: UUID, n
         .where(SupportContactMessage.id == message_id)
         .values(media_status="stored", document_id=document_id)
     )
+    _attach_to_ticket(session, message_id=message_id, document_id=document_id)
+
+
+def _attach_to_ticket(session: Session, *, message_id: UUID, document_id: UUID) -> None:
+    """Show the file of a contact's message in the ticket, under the kind of the message and the file's suffix."""
+    row = session.execute(
+        select(SupportTicketMessage.id, SupportContactMessage.type, PrivateDocument.key)
+        .join(SupportContactMessage, SupportContactMessage.id == SupportTicketMessage.contact_message_id)
+        .join(PrivateDocument, PrivateDocument.id == document_id)
+        .where(SupportTicketMessage.contact_message_id == message_id)
+    ).first()
+    if row is not None:
+        name = f"{row.type}.{row.key.rpartition('.')[2]}"
+        session.add(SupportAttachment(document_id=document_id, message_id=row.id, name=name))
+        session.flush()
 
 
 def _record_refusal(session: Session, *, message_id: UUID, refusal: str, now: datetime) -> None:

@@ -14,7 +14,7 @@ ticket_number = Sequence("support_ticket_number", start=100001, metadata=Base.me
 
 
 class SupportContact(Entity):
-    """A sender at the messaging provider, linked to the only profile that has the number."""
+    """A sender at the messaging provider, linked to the profile with this verified number."""
 
     __tablename__ = "support_contacts"
     __table_args__ = (
@@ -33,7 +33,7 @@ class SupportContact(Entity):
     )
     profile_id: Mapped[UUID | None] = mapped_column(
         ForeignKey("profiles.id"),
-        comment="The only profile with the number; none if several profiles have it",
+        comment="The profile with this verified number",
     )
     first_message_at: Mapped[datetime]
     last_message_at: Mapped[datetime]
@@ -114,6 +114,7 @@ class SupportTicket(Timestamped, Entity):
         Index("ix_support_tickets_due", "due_at", "id", postgresql_where=sql("due_at IS NOT NULL")),
         Index("ix_support_tickets_status", "status", sql("id DESC")),
         Index("ix_support_tickets_assignee", "assignee_id", "status", sql("id DESC")),
+        Index("ix_support_tickets_created", "created_at"),
         Index("ix_support_tickets_resolved", "resolved_at", postgresql_where=sql("status = 'resolved'")),
     )
 
@@ -156,6 +157,15 @@ class SupportTicketMessage(Entity):
         UniqueConstraint("ticket_id", "number", name="uq_support_ticket_messages_number"),
         CheckConstraint("author IN ('user', 'staff', 'system')", name="author"),
         CheckConstraint("NOT is_internal OR author <> 'user'", name="internal"),
+        CheckConstraint(
+            "delivery_status IN ('queued', 'sent', 'delivered', 'read', 'failed')", name="delivery_status"
+        ),
+        Index(
+            "uq_support_ticket_messages_contact_message",
+            "contact_message_id",
+            unique=True,
+            postgresql_where=sql("contact_message_id IS NOT NULL"),
+        ),
     )
 
     ticket_id: Mapped[UUID] = mapped_column(ForeignKey("support_tickets.id"))
@@ -165,6 +175,15 @@ class SupportTicketMessage(Entity):
     is_internal: Mapped[bool]
     body: Mapped[str | None] = mapped_column(info={"personal": "message"})
     created_at: Mapped[CreatedAt]
+    contact_message_id: Mapped[UUID | None] = mapped_column(
+        ForeignKey("support_contact_messages.id"),
+        comment="The message of the messaging provider that the user wrote",
+    )
+    delivery_status: Mapped[str | None] = mapped_column(
+        comment="State of an answer by the messaging provider; null for messages in the app"
+    )
+    delivery_error: Mapped[str | None]
+    provider_message_id: Mapped[str | None] = mapped_column(info={"personal": "phone"})
 
 
 class SupportAttachment(Base):
@@ -186,3 +205,26 @@ class SupportDuty(Base):
     user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"), primary_key=True)
     on_duty_until: Mapped[datetime]
     last_assigned_at: Mapped[datetime | None]
+
+
+class SupportCannedReply(Timestamped, Entity):
+    """A text that staff send often."""
+
+    __tablename__ = "support_canned_replies"
+    __table_args__ = (UniqueConstraint("title", name="uq_support_canned_replies_title"),)
+
+    title: Mapped[str]
+    body: Mapped[str] = mapped_column(info={"personal": "message"})
+    revision: Mapped[int] = mapped_column(server_default=sql("1"))
+
+
+class SupportView(Entity):
+    """Filters of the inbox that a member of staff saved."""
+
+    __tablename__ = "support_views"
+    __table_args__ = (UniqueConstraint("owner_id", "name", name="uq_support_views_name"),)
+
+    owner_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
+    name: Mapped[str] = mapped_column(info={"personal": "name"})
+    filters: Mapped[dict[str, Any]]
+    created_at: Mapped[CreatedAt]

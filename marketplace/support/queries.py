@@ -59,12 +59,14 @@ class TicketMessageRow:
     is_internal: bool
     body: str | None
     created_at: datetime
+    delivery_status: str | None
 
 
 _SELECT_MESSAGES = Statement(
     text(
         """
-        SELECT m.id, m.number, m.author, p.name AS author_name, m.is_internal, m.body, m.created_at
+        SELECT m.id, m.number, m.author, p.name AS author_name, m.is_internal, m.body, m.created_at,
+            m.delivery_status
         FROM support_ticket_messages m LEFT JOIN profiles p ON p.id = m.author_id
         WHERE m.ticket_id = :ticket_id AND m.number > :after AND (:internal OR NOT m.is_internal)
         ORDER BY m.number LIMIT :limit
@@ -93,7 +95,8 @@ def list_messages(
 _SELECT_MESSAGE = Statement(
     text(
         """
-        SELECT m.id, m.number, m.author, p.name AS author_name, m.is_internal, m.body, m.created_at
+        SELECT m.id, m.number, m.author, p.name AS author_name, m.is_internal, m.body, m.created_at,
+            m.delivery_status
         FROM support_ticket_messages m LEFT JOIN profiles p ON p.id = m.author_id WHERE m.id = :message_id
         """
     ),

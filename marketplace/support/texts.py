@@ -3,6 +3,8 @@
 MEDIA_TOO_LARGE = "The file is larger than {limit} MB."
 MEDIA_UNAVAILABLE = "The messaging provider no longer has the file."
 
+CONTACT_SUBJECT = "Message from a customer"
+FILE_IN_APP = "Support sent you a file. Open the app to see it."
 TICKET_NOT_FOUND = "Ticket not found."
 ORDER_NOT_OWN = "Must be an order that you bought or sold."
 TICKET_MERGED = "This ticket was merged into {number}. Write there instead."

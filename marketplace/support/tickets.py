@@ -14,11 +14,11 @@ from marketplace.kernel.errors import ConflictError, ValidationError, found
 from marketplace.notifications.operations import notify
 from marketplace.orders.models import Escrow, Order
 from marketplace.platform.campuses.holidays import fetch_closed_days
-from marketplace.support import duty, severity as severities, states, texts
+from marketplace.support import answers, duty, severity as severities, states, texts
 from marketplace.support.models import SupportAttachment, SupportTicket, SupportTicketMessage
 from marketplace.vendors.models import VendorProfile
 
-MAX_SUBJECT_LENGTH, MAX_BODY_LENGTH = 140, 5_000
+MIN_SUBJECT_LENGTH, MAX_SUBJECT_LENGTH, MAX_BODY_LENGTH = 3, 140, 5_000
 REOPENING_PERIOD = timedelta(days=7)
 
 TicketRole = Literal["user", "staff"]
@@ -44,6 +44,16 @@ class NewMessage:
     document_id: UUID | None = None
     name: str = ""
     is_internal: bool = False
+    contact_message_id: UUID | None = None
+
+
+@dataclass(frozen=True)
+class TicketOrigin:
+    """The author of a new ticket: a person, a contact of the messaging provider, or both; and the order."""
+
+    creator_id: UUID | None
+    order_id: UUID | None = None
+    contact_id: UUID | None = None
 
 
 def open_ticket(
@@ -61,12 +71,39 @@ def open_ticket(
     :param category: one of ``severity.CATEGORIES``
     :raises ValidationError: the order is not an order of the person
     """
-    in_escrow = order_id is not None and _is_in_escrow(session, order_id=order_id, user_id=creator_id)
-    severity = severities.classify(category=category, wording=f"{subject}\n{message}", in_escrow=in_escrow)
-    due_at = find_response_due_at(session, severity=severity, creator_id=creator_id, now=now)
+    return create_ticket(
+        session,
+        origin=TicketOrigin(creator_id, order_id),
+        subject=subject,
+        message=NewMessage(message),
+        category=category,
+        in_escrow=order_id is not None and _is_in_escrow(session, order_id=order_id, user_id=creator_id),
+        now=now,
+    )
+
+
+def create_ticket(
+    session: Session,
+    *,
+    origin: TicketOrigin,
+    subject: str,
+    message: NewMessage,
+    category: str,
+    in_escrow: bool,
+    now: datetime,
+) -> SupportTicket:
+    """Create a ticket with the first message, and assign the ticket to a member of staff on duty.
+
+    :param in_escrow: whether escrow holds money of the order
+    """
+    severity = severities.classify(
+        category=category, wording=f"{subject}\n{message.body or ''}", in_escrow=in_escrow
+    )
+    due_at = find_response_due_at(session, severity=severity, creator_id=origin.creator_id, now=now)
     ticket = SupportTicket(
-        creator_id=creator_id,
-        order_id=order_id,
+        creator_id=origin.creator_id,
+        contact_id=origin.contact_id,
+        order_id=origin.order_id,
         subject=subject,
         category=category,
         severity=severity,
@@ -80,7 +117,7 @@ def open_ticket(
     )
     session.add(ticket)
     append_message(
-        session, ticket=ticket, author="user", author_id=creator_id, message=NewMessage(message), now=now
+        session, ticket=ticket, author="user", author_id=origin.creator_id, message=message, now=now
     )
     duty.assign_next(session, ticket=ticket, now=now)
     return ticket
@@ -137,6 +174,7 @@ def append_message(
         author_id=author_id,
         is_internal=message.is_internal,
         body=message.body,
+        contact_message_id=message.contact_message_id,
         created_at=now,
     )
     session.add(appended)
@@ -225,6 +263,10 @@ def _reply_as_staff(
     appended = append_message(
         session, ticket=ticket, author="staff", author_id=author_id, message=message, now=now
     )
+    if ticket.contact_id is not None:
+        appended.delivery_status = answers.QUEUED
+        session.flush()
+        answers.request_answer(session, message_id=appended.id, now=now)
     notify_creator(
         session,
         ticket=ticket,

@@ -15,7 +15,7 @@ from marketplace.payments.charges.apply import apply_charge
 from marketplace.payments.refunds import gateway_reports
 from marketplace.payouts.transfers import apply_status
 from marketplace.providers.gateway.payloads import Charge, GatewayDispute, GatewayRefund, GatewayTransfer
-from marketplace.support import contacts
+from marketplace.support import answers, contacts
 from marketplace.webhooks.events import DISPUTE_RESOLVED, Event, PermanentEventError, RetryableEventError
 
 _DISPUTE_EVENT_TYPES = frozenset({"charge.dispute.create", "charge.dispute.remind", DISPUTE_RESOLVED})
@@ -78,8 +78,9 @@ def _record_message(session: Session, data: dict[str, Any], *, now: datetime) ->
     message, kind = data["message"], data["type"]
     content = message.get(kind)
     text, phone = _readable_text(kind, content), contacts.parse_sender_phone(message["from"])
-    if text is not None and phone is not None:
-        apply_opt_words(session, phone=phone, text=text, now=now)
+    is_opt_word = (
+        text is not None and phone is not None and apply_opt_words(session, phone=phone, text=text, now=now)
+    )
     contacts.record_message(
         session,
         sender=message["from"],
@@ -94,6 +95,7 @@ def _record_message(session: Session, data: dict[str, Any], *, now: datetime) ->
             sent_at=min(_parse_epoch_seconds(message.get("timestamp")) or now, now),
         ),
         now=now,
+        opens_ticket=not is_opt_word,
     )
 
 
@@ -103,15 +105,23 @@ def _record_delivery_status(
     status_name = status["status"]
     if status_name not in notifications.PROVIDER_STATUSES:
         return "ignored"
+    delivery_id, error_code = (
+        _delivery_id(status.get("biz_opaque_callback_data")),
+        _error_code(status.get("errors")),
+    )
     recorded = notifications.record_delivery_status(
         session,
         provider_message_id=status["id"],
-        delivery_id=_delivery_id(status.get("biz_opaque_callback_data")),
+        delivery_id=delivery_id,
         status=status_name,
-        error_code=_error_code(status.get("errors")),
+        error_code=error_code,
         at=_parse_epoch_seconds(status.get("timestamp")) or now,
         now=now,
     )
+    if recorded is None and delivery_id is not None:
+        recorded = answers.record_receipt(
+            session, message_id=delivery_id, status=status_name, error_code=error_code
+        )
     if recorded is None and not last_try:
         # The status may arrive before the response to our send request is stored.
         raise RetryableEventError("no sent message has this id")

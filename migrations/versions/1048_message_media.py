@@ -21,7 +21,7 @@ def upgrade() -> None:
                 media_status IN ('pending', 'stored', 'refused')) NOT VALID,
             ADD CONSTRAINT ck_support_contact_messages_media_stored CHECK (
                 (coalesce(media_status, '') = 'stored') = (document_id IS NOT NULL)) NOT VALID,
-            ADD CONSTRAINT fk_support_contact_messages_document_id_private_documents
+            ADD CONSTRAINT fk_support_contact_messages_document_id
                 FOREIGN KEY (document_id) REFERENCES private_documents (id) NOT VALID;
         COMMENT ON COLUMN support_contact_messages.media_status IS 'State of the file; null for other messages';
         COMMENT ON COLUMN support_contact_messages.media_refusal IS 'Reason why the file was not stored';

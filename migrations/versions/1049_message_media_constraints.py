@@ -14,7 +14,7 @@ _TABLE = "support_contact_messages"
 _CONSTRAINTS = (
     "ck_support_contact_messages_media_status",
     "ck_support_contact_messages_media_stored",
-    "fk_support_contact_messages_document_id_private_documents",
+    "fk_support_contact_messages_document_id",
 )
 
 
@@ -39,12 +39,12 @@ def downgrade() -> None:
         ALTER TABLE {_TABLE}
             DROP CONSTRAINT ck_support_contact_messages_media_status,
             DROP CONSTRAINT ck_support_contact_messages_media_stored,
-            DROP CONSTRAINT fk_support_contact_messages_document_id_private_documents,
+            DROP CONSTRAINT fk_support_contact_messages_document_id,
             ADD CONSTRAINT ck_support_contact_messages_media_status CHECK (
                 media_status IN ('pending', 'stored', 'refused')) NOT VALID,
             ADD CONSTRAINT ck_support_contact_messages_media_stored CHECK (
                 (coalesce(media_status, '') = 'stored') = (document_id IS NOT NULL)) NOT VALID,
-            ADD CONSTRAINT fk_support_contact_messages_document_id_private_documents
+            ADD CONSTRAINT fk_support_contact_messages_document_id
                 FOREIGN KEY (document_id) REFERENCES private_documents (id) NOT VALID
         """
     )

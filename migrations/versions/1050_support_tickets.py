@@ -61,12 +61,12 @@ def upgrade() -> None:
             CONSTRAINT ck_support_tickets_rating CHECK (
                 rating BETWEEN 1 AND 5 AND (rating IS NULL) = (rated_at IS NULL)
                 OR rating IS NULL AND rated_at IS NULL AND rating_comment IS NULL),
-            CONSTRAINT fk_support_tickets_creator_id_profiles FOREIGN KEY (creator_id) REFERENCES profiles (id),
-            CONSTRAINT fk_support_tickets_contact_id_support_contacts
+            CONSTRAINT fk_support_tickets_creator_id FOREIGN KEY (creator_id) REFERENCES profiles (id),
+            CONSTRAINT fk_support_tickets_contact_id
                 FOREIGN KEY (contact_id) REFERENCES support_contacts (id),
-            CONSTRAINT fk_support_tickets_order_id_orders FOREIGN KEY (order_id) REFERENCES orders (id),
-            CONSTRAINT fk_support_tickets_assignee_id_profiles FOREIGN KEY (assignee_id) REFERENCES profiles (id),
-            CONSTRAINT fk_support_tickets_merged_into_id_support_tickets
+            CONSTRAINT fk_support_tickets_order_id FOREIGN KEY (order_id) REFERENCES orders (id),
+            CONSTRAINT fk_support_tickets_assignee_id FOREIGN KEY (assignee_id) REFERENCES profiles (id),
+            CONSTRAINT fk_support_tickets_merged_into_id
                 FOREIGN KEY (merged_into_id) REFERENCES support_tickets (id)
         );
         CREATE INDEX ix_support_tickets_creator ON support_tickets (creator_id, id DESC);
@@ -94,9 +94,9 @@ def upgrade() -> None:
             CONSTRAINT uq_support_ticket_messages_number UNIQUE (ticket_id, number),
             CONSTRAINT ck_support_ticket_messages_author CHECK (author IN ('user', 'staff', 'system')),
             CONSTRAINT ck_support_ticket_messages_internal CHECK (NOT is_internal OR author <> 'user'),
-            CONSTRAINT fk_support_ticket_messages_ticket_id_support_tickets
+            CONSTRAINT fk_support_ticket_messages_ticket_id
                 FOREIGN KEY (ticket_id) REFERENCES support_tickets (id),
-            CONSTRAINT fk_support_ticket_messages_author_id_profiles
+            CONSTRAINT fk_support_ticket_messages_author_id
                 FOREIGN KEY (author_id) REFERENCES profiles (id)
         );
         CREATE TABLE support_attachments (
@@ -104,9 +104,9 @@ def upgrade() -> None:
             message_id uuid NOT NULL,
             name text NOT NULL,
             CONSTRAINT pk_support_attachments PRIMARY KEY (document_id),
-            CONSTRAINT fk_support_attachments_document_id_private_documents
+            CONSTRAINT fk_support_attachments_document_id
                 FOREIGN KEY (document_id) REFERENCES private_documents (id),
-            CONSTRAINT fk_support_attachments_message_id_support_ticket_messages
+            CONSTRAINT fk_support_attachments_message_id
                 FOREIGN KEY (message_id) REFERENCES support_ticket_messages (id)
         );
         CREATE INDEX ix_support_attachments_message ON support_attachments (message_id);
@@ -115,7 +115,7 @@ def upgrade() -> None:
             on_duty_until timestamptz NOT NULL,
             last_assigned_at timestamptz,
             CONSTRAINT pk_support_duties PRIMARY KEY (user_id),
-            CONSTRAINT fk_support_duties_user_id_profiles FOREIGN KEY (user_id) REFERENCES profiles (id)
+            CONSTRAINT fk_support_duties_user_id FOREIGN KEY (user_id) REFERENCES profiles (id)
         );
         COMMENT ON COLUMN support_tickets.due_at IS
             'Time by which staff should answer; null while the user or nobody must act';

@@ -99,5 +99,6 @@ def test_dispatcher_has_a_handler_for_each_stored_topic() -> None:
         "refund.ask",
         "refund.send",
         "store.rating-changed",
+        "support.answer",
         "support.media-received",
     ]

@@ -38,7 +38,13 @@ from marketplace.reconciliation import classification, queries as reconciliation
 from marketplace.referrals import states as referral_states
 from marketplace.reports import decide as report_decide, submit as report_submit, targets
 from marketplace.reviews import queries as review_queries, states as review_states
-from marketplace.support import attachments, queries as ticket_queries, severity, states as ticket_states
+from marketplace.support import (
+    answers,
+    attachments,
+    queries as ticket_queries,
+    severity,
+    states as ticket_states,
+)
 from marketplace.webhooks import queries as webhook_queries, replay
 
 _WORDS: dict[str, Iterable[str]] = {
@@ -77,6 +83,7 @@ _WORDS: dict[str, Iterable[str]] = {
     "TicketCategory": severity.CATEGORIES,
     "TicketSeverity": severity.SEVERITIES,
     "TicketAuthor": ("user", "staff", "system"),
+    "AnswerStatus": answers.STATUSES,
     "AttachmentType": attachments.CONTENT_TYPES,
     "MessageDirection": chat_queries.DIRECTIONS,
     "PhoneExchangeStatus": phone_exchange.STATUSES,

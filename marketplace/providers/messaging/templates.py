@@ -1,4 +1,4 @@
-"""Template messages through the Cloud API of the messaging provider.
+"""Messages through the Cloud API of the messaging provider.
 
 https://developers.facebook.com/docs/whatsapp/cloud-api/guides/send-message-templates
 """
@@ -19,6 +19,7 @@ _TEMPORARY_CODES = frozenset(
     {"1", "2", "4", "80007", "130429", "131000", "131016", "131048", "131056", "133004"}
 )
 _MAX_PARAMETER_LENGTH = 600
+_MAX_TEXT_LENGTH = 4_096
 
 
 class MessagingClient:
@@ -68,6 +69,26 @@ class MessagingClient:
                     "parameters": [{"type": "text", "text": button}],
                 }
             )
+        content = {
+            "type": "template",
+            "template": {"name": template, "language": {"code": language}, "components": components},
+        }
+        return self._send(phone, content, delivery_id)
+
+    def send_text(self, *, phone: str, body: str, delivery_id: UUID) -> str:
+        """Send a text within 24 hours of the recipient's last message.
+
+        :param phone: in international format, with or without the plus sign
+        :param body: at most 4,096 characters; a longer text is cut
+        :param delivery_id: returned in receipts
+        :return: the provider's id of the message
+        :raises ProviderRefusedError: the provider refused the message and sent nothing
+        :raises ProviderUnavailableError: no confirmation
+        """
+        content = {"type": "text", "text": {"body": body[:_MAX_TEXT_LENGTH], "preview_url": False}}
+        return self._send(phone, content, delivery_id)
+
+    def _send(self, phone: str, content: dict[str, Any], delivery_id: UUID) -> str:
         try:
             reply = self._client.post(
                 self._path,
@@ -75,12 +96,7 @@ class MessagingClient:
                     "messaging_product": "whatsapp",
                     "recipient_type": "individual",
                     "to": phone.removeprefix("+"),
-                    "type": "template",
-                    "template": {
-                        "name": template,
-                        "language": {"code": language},
-                        "components": components,
-                    },
+                    **content,
                     "biz_opaque_callback_data": str(delivery_id),
                 },
             )

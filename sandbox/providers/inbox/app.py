@@ -36,7 +36,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{9,14}", re.ASCII)
 _MAX_TTL_SECONDS = 28 * 24 * 3600
 _URGENCIES = ("very-low", "low", "normal", "high")
 # Approved templates with the number of placeholders in the body.
-TEMPLATES = {"delivery_pin": 2, "marketplace_update": 2}
+TEMPLATES = {"delivery_pin": 2, "marketplace_update": 2, "support_answer": 1}
 _LANGUAGES = ("en", "en_GB", "ha")
 _LABELS = {
     "web_push": "Web push",
@@ -204,7 +204,7 @@ def receive_native_push(project: str) -> Answer:
 
 @cloud.post("/<version>/<phone_id>/messages")
 def receive_template_message(version: str, phone_id: str) -> Answer:
-    """Accept a template message, and send receipts to the application."""
+    """Accept a message, and send receipts to the application."""
     inbox = current_inbox()
     refusal = token_failure(inbox)
     if refusal is not None:
@@ -217,9 +217,9 @@ def receive_template_message(version: str, phone_id: str) -> Answer:
         return planned
     body = fields.json_object(request)
     fields.choice(body, "messaging_product", allowed=("whatsapp",))
-    fields.choice(body, "type", allowed=("template",))
+    kind = fields.choice(body, "type", allowed=("template", "text"))
     to = fields.text(body, "to", pattern=_NUMBER, message="(#131009) Parameter value is not valid")
-    refusal = _check_template(body.get("template"))
+    refusal = _check_template(body.get("template")) if kind == "template" else _check_text(body, to)
     if refusal is not None:
         return refusal
     message_id = f"wamid.{inbox.keep('messaging', to, body)}"
@@ -233,6 +233,15 @@ def receive_template_message(version: str, phone_id: str) -> Answer:
             "messages": [{"id": message_id, "message_status": "accepted"}],
         }
     )
+
+
+def _check_text(body: Mapping[str, object], to: str) -> Answer | None:
+    """Check a text as the provider does: within 24 hours of the recipient's last message."""
+    content = body.get("text")
+    fields.text(content if isinstance(content, dict) else {}, "body", maximum=4096)
+    if not current_inbox().may_write_to(to):
+        return failure(400, "(#131047) Re-engagement message", 131047)
+    return None
 
 
 def _check_template(template: object) -> Answer | None:
@@ -279,6 +288,8 @@ def _readable(channel: str, content: Mapping[str, Any]) -> str:
         return f"{payload['title']}\n{payload['body']}"
     if channel == "fcm":
         return f"{content['notification']['title']}\n{content['notification']['body']}"
+    if channel == "messaging" and content["type"] == "text":
+        return str(content["text"]["body"])
     if channel == "messaging":
         template = content["template"]
         values = [parameter["text"] for parameter in template["components"][0]["parameters"]]

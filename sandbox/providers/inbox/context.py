@@ -34,6 +34,7 @@ MAXIMUM_OUTCOMES = 1_000
 _LATEST = 1_000
 _LATE_SECONDS = 2.0
 _RECEIPT_SECONDS = 5.0
+_WINDOW_SECONDS = 24 * 3600
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -63,6 +64,7 @@ class Inbox:
     _calls: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     _subscriptions: dict[str, Subscription] = field(default_factory=dict)
     _media: dict[str, "MediaFile"] = field(default_factory=dict)
+    _customers: dict[str, float] = field(default_factory=dict)
     _tokens: set[str] = field(default_factory=set)
     _pool: urllib3.PoolManager = field(
         default_factory=lambda: urllib3.PoolManager(timeout=_RECEIPT_SECONDS, retries=False)
@@ -94,6 +96,7 @@ class Inbox:
             self._next.clear()
             self._messages.clear()
             self._media.clear()
+            self._customers.clear()
             self._calls.clear()
 
     def keep(self, channel: Channel, recipient: str, content: Mapping[str, Any]) -> str:
@@ -197,6 +200,17 @@ class Inbox:
             digest = hmac.new(self.app_secret.encode(), body, hashlib.sha256).hexdigest()
             headers["X-Hub-Signature-256"] = f"sha256={digest}"
         return self._pool.request("POST", self.receipts_url, body=body, headers=headers).status
+
+    def note_customer(self, number: str) -> None:
+        """Record that a customer wrote to the application."""
+        with self._lock:
+            self._customers[number] = time.monotonic()
+
+    def may_write_to(self, number: str) -> bool:
+        """Return whether the customer wrote within the last 24 hours."""
+        with self._lock:
+            written_at = self._customers.get(number)
+        return written_at is not None and time.monotonic() - written_at < _WINDOW_SECONDS
 
     def keep_media(self, content: bytes, content_type: str) -> str:
         """Store the file of a customer's message and return the id."""

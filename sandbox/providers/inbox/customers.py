@@ -81,6 +81,7 @@ def write_message(number: str) -> Answer:
         media_id = inbox.keep_media(content, file.mimetype)
         caption = {"caption": written} if written else {}
         message |= {"type": kind, kind: {"id": media_id, "mime_type": file.mimetype, **caption}}
+    inbox.note_customer(number)
     contact = {"profile": {"name": str(body.get("name") or "Customer")}, "wa_id": number}
     try:
         status = inbox.post_webhook({"contacts": [contact], "messages": [message]})

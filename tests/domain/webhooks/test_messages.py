@@ -138,7 +138,7 @@ def test_message_delivered_twice_is_stored_once(database: Database) -> None:
 
 
 class TestSenderProfile:
-    """A contact is linked to the profile with the phone number, unless several profiles have the number."""
+    """A contact is linked to the profile with the verified phone number."""
 
     def test_sender_is_linked_to_the_profile_with_same_number(self, database: Database) -> None:
         sender = unique_phone_number()
@@ -148,10 +148,9 @@ class TestSenderProfile:
 
         assert stored_messages(database, sender)[0]["profile_id"] == person
 
-    def test_number_of_several_profiles_is_not_linked(self, database: Database) -> None:
+    def test_unverified_number_is_not_linked(self, database: Database) -> None:
         sender = unique_phone_number()
-        self.person(database, phone=f"+{sender}")
-        self.person(database, phone=f"+{sender}")
+        self.person(database, phone=f"+{sender}", verified=False)
 
         deliver(database, envelope(message(sender=sender)))
 
@@ -194,13 +193,14 @@ class TestSenderProfile:
         assert (row["phone"], row["profile_id"]) == (phone, None)
 
     @staticmethod
-    def person(database: Database, *, phone: str) -> UUID:
+    def person(database: Database, *, phone: str, verified: bool = True) -> UUID:
         """Create a person with a phone number in the profile."""
         with database.transaction() as session:
             person = make_person(session)
             profile = session.get(Profile, person.id)
             assert profile is not None
             profile.phone = phone
+            profile.phone_verified_at = NOW if verified else None
             return person.id
 
 
