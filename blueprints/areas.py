@@ -29,7 +29,7 @@ from blueprints.platform import routes as platform
 from blueprints.referrals import routes as referrals
 from blueprints.reports import routes as reports
 from blueprints.reviews import routes as reviews
-from blueprints.support import routes as support, staff_routes as support_inbox
+from blueprints.support import routes as support, staff_routes as support_inbox, tools as support_tools
 from blueprints.users import routes as users
 from blueprints.webhooks import admin as webhook_admin, receiving
 
@@ -73,6 +73,7 @@ AREAS: tuple[ContractBlueprint, ...] = (
     favorites.area,
     support.area,
     support_inbox.area,
+    support_tools.area,
     reviews.store_area,
     reviews.product_area,
     reviews.author_area,

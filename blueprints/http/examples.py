@@ -54,6 +54,8 @@ _PARAMETERS: Final[dict[str, SharedDoc]] = {
     "notification_id": SharedDoc("Id of the notification.", demo_ids.NOTIFICATION),
     "conversation_id": SharedDoc("Id of the conversation.", demo_ids.CONVERSATION),
     "ticket_id": SharedDoc("Id of the ticket.", demo_ids.TICKET),
+    "reply_id": SharedDoc("Id of the canned reply.", demo_ids.CANNED_REPLY),
+    "view_id": SharedDoc("Id of the saved view.", demo_ids.SAVED_VIEW),
     "blocked_message_id": SharedDoc("Id of the blocked message.", demo_ids.BLOCKED_MESSAGE),
     "application_id": SharedDoc("Id of the vendor application.", demo_ids.APPLICATION),
     "slug": SharedDoc("Address of the store.", "amaras-lamps"),

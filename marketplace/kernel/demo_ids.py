@@ -46,6 +46,8 @@ class SeededKind(IntEnum):
     TICKET = 40
     TICKET_MESSAGE = 41
     TICKET_ATTACHMENT = 42
+    CANNED_REPLY = 43
+    SAVED_VIEW = 44
 
 
 def seeded_id(kind: SeededKind, number: int) -> UUID:
@@ -120,6 +122,8 @@ TICKET: Final = seeded_id(SeededKind.TICKET, 1)
 SECOND_TICKET: Final = seeded_id(SeededKind.TICKET, 2)
 TICKET_MESSAGE: Final = seeded_id(SeededKind.TICKET_MESSAGE, 1)
 TICKET_ATTACHMENT: Final = seeded_id(SeededKind.TICKET_ATTACHMENT, 1)
+CANNED_REPLY: Final = seeded_id(SeededKind.CANNED_REPLY, 1)
+SAVED_VIEW: Final = seeded_id(SeededKind.SAVED_VIEW, 1)
 BLOCKED_MESSAGE: Final = seeded_id(SeededKind.BLOCKED_MESSAGE, 1)
 ACCOUNT_DECISION: Final = seeded_id(SeededKind.ACCOUNT_DECISION, 2)
 APPEAL: Final = seeded_id(SeededKind.APPEAL, 1)

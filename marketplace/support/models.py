@@ -5,7 +5,6 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, Sequence, UniqueConstraint, text as sql
-from sqlalchemy.dialects.postgresql import ARRAY, TEXT
 from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.infra.db import Base, CreatedAt, Entity, Timestamped
@@ -131,7 +130,7 @@ class SupportTicket(Timestamped, Entity):
     severity: Mapped[str]
     status: Mapped[str]
     assignee_id: Mapped[UUID | None] = mapped_column(ForeignKey("profiles.id"))
-    tags: Mapped[list[str]] = mapped_column(ARRAY(TEXT), server_default=sql("'{}'"))
+    tags: Mapped[list[str]] = mapped_column(server_default=sql("'{}'"))
     message_count: Mapped[int]
     due_at: Mapped[datetime | None] = mapped_column(
         comment="Time by which staff should answer; null while the user or nobody must act"

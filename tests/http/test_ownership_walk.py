@@ -186,6 +186,8 @@ STAFF_PARAMETERS = {
             "blocked_message_id",
             "case_id",
             "charge_id",
+            "reply_id",
+            "view_id",
             "entry_id",
         ),
         *(

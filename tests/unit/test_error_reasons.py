@@ -132,6 +132,7 @@ REASONS = {
     "StoreRequiredError": "store-required",
     "SupersededRunError": "reconciliation-superseded",
     "TermAlreadyBannedError": "term-already-banned",
+    "TitleTakenError": "title-taken",
     "TicketClosedError": "ticket-closed",
     "TicketNotResolvedError": "ticket-not-resolved",
     "TooManyStreamsError": "too-many-streams",
