@@ -262,6 +262,7 @@ def _variables(
         "MESSAGING_ACCESS_TOKEN": own["messaging_access_token"],
         "MESSAGING_PHONE_ID": "100200300",
         "SMTP_URL": f"smtp://{HOST}:{ports['mail']}",
+        "MAIL_REPLY_DOMAIN": "replies.campus.example",
         "SANDBOX_MAIL_PORT": str(ports["mail"]),
         # Without an app secret, a simulated messaging provider need not sign its requests.
         "MESSAGING_VERIFY_TOKEN": own["messaging_verify_token"],

@@ -12,6 +12,7 @@ from marketplace.notifications.delivery.drain import (
 from marketplace.notifications.unsubscribe import make_unsubscribe_url
 from marketplace.orders.pin import fetch_order_pin
 from marketplace.services import Services
+from marketplace.support.email_replies import reply_address_of_link
 from tasks.registry import QueueSweeper, periodic
 
 # A run drains the queue. The next run follows within five seconds.
@@ -41,6 +42,9 @@ def delivery_services(services: Services) -> DeliveryServices:
         client_base_url=settings.client_url,
         make_unsubscribe_url=partial(
             make_unsubscribe_url, key=settings.cursor_key, base_url=settings.public_base_url
+        ),
+        make_reply_address=partial(
+            reply_address_of_link, key=settings.cursor_key, domain=settings.mail_reply_domain
         ),
         sms_daily_limit_minor=settings.sms_daily_limit_naira * 100,
     )

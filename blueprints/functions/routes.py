@@ -1,13 +1,15 @@
-"""Functions for the identity provider and the database: provision a user, deliver a notification."""
+"""Functions for other services: provision a user, deliver a notification, receive an e-mail."""
 
 from typing import Any
 
+from blueprints.functions.email_schemas import InboundMail, MailReceipt
 from blueprints.functions.notification_schemas import DeliveredNotification, DeliverNotification
 from blueprints.functions.schemas import CreatedUser, CreateUser
 from blueprints.http import FUNCTION_CALLER, Context, ContractBlueprint, SharedLimit
 from marketplace.kernel.errors import AccountErasedError, NotFoundError
 from marketplace.notifications import requested
 from marketplace.referrals.provision import EmailDomainBarredError, NewUser, provision_user
+from marketplace.support.email_replies import InboundEmail, record_email
 
 area = ContractBlueprint(
     "server-functions", "/functions/v1", "Functions for the identity provider and the database"
@@ -74,3 +76,32 @@ def deliver_notification(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
     else:
         accepted = requested.deliver_existing(ctx.session, notification_id=request, now=ctx.now)
     return {"ignored": False, "accepted": accepted}
+
+
+@area.post(
+    "/inbound-email",
+    auth=FUNCTION_CALLER,
+    limit=SharedLimit.UNLIMITED,
+    body=InboundMail,
+    reply=MailReceipt,
+    enveloped=False,
+)
+def receive_email(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
+    """Append a reply by e-mail to its ticket. Repeated calls change nothing.
+
+    Mails to unknown addresses and of other senders are ignored with the status 200, so that mail services do not repeat
+    them.
+    """
+    outcome, ticket_id = record_email(
+        ctx.session,
+        email=InboundEmail(
+            sender=body["from_"],
+            recipient=body["to"],
+            subject=body["subject"],
+            text=body["text"],
+            message_id=body["message_id"],
+        ),
+        key=ctx.services.settings.cursor_key,
+        now=ctx.now,
+    )
+    return {"outcome": outcome, "ticket_id": ticket_id}

@@ -178,7 +178,7 @@ def rate_ticket(ctx: Context, ticket_id: UUID, body: dict[str, Any]) -> dict[str
 
 def _view(ctx: Context, ticket: SupportTicket) -> dict[str, Any]:
     columns = {column.key: getattr(ticket, column.key) for column in ticket.__table__.columns}
-    return columns | {"can_reply": queries.may_reply(ticket, now=ctx.now)}
+    return columns | {"can_reply": tickets.takes_messages(ticket, now=ctx.now)}
 
 
 def _message_views(

@@ -17,7 +17,8 @@ from blueprints.http.fields import (
 )
 from blueprints.support.staff_schemas import InboxQuery
 from marketplace.kernel import demo_ids
-from marketplace.support import figures, severity, tickets
+from marketplace.support import severity, tickets
+from marketplace.support.tools import figures
 
 _FIRST_DAY, _LAST_DAY = "2026-02-02", "2026-03-01"
 _title = partial(SingleLineText, max_length=80, metadata=doc("Title for staff.", "Pickup hours"))

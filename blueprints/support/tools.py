@@ -23,9 +23,9 @@ from blueprints.support.tool_schemas import (
     ViewFilters,
 )
 from marketplace.kernel.errors import LimitReachedError, StaleRevisionError
-from marketplace.support import canned_replies, figures, saved_views
-from marketplace.support.canned_replies import CannedReplyFields, TitleTakenError
 from marketplace.support.models import SupportCannedReply, SupportView
+from marketplace.support.tools import canned_replies, figures, saved_views
+from marketplace.support.tools.canned_replies import CannedReplyFields, TitleTakenError
 
 area = ContractBlueprint("support_tools", "/api/admin/support", "Tools of support staff")
 

@@ -360,6 +360,11 @@ class Settings:
         parse=_parse_smtp_url,
         secret=True,
     )
+    mail_reply_domain: str = _setting(
+        "",
+        "The domain for replies to support e-mails, whose mail service calls /functions/v1/inbound-email. Empty means"
+        " no replies by e-mail.",
+    )
     sms_url: str = _setting(
         "", "The base URL of the SMS gateway's API (Termii's format).", parse=_parse_http_url, required=True
     )

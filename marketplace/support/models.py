@@ -165,6 +165,12 @@ class SupportTicketMessage(Entity):
             unique=True,
             postgresql_where=sql("contact_message_id IS NOT NULL"),
         ),
+        Index(
+            "uq_support_ticket_messages_email_message",
+            "email_message_id",
+            unique=True,
+            postgresql_where=sql("email_message_id IS NOT NULL"),
+        ),
     )
 
     ticket_id: Mapped[UUID] = mapped_column(ForeignKey("support_tickets.id"))
@@ -177,6 +183,9 @@ class SupportTicketMessage(Entity):
     contact_message_id: Mapped[UUID | None] = mapped_column(
         ForeignKey("support_contact_messages.id"),
         comment="The message of the messaging provider that the user wrote",
+    )
+    email_message_id: Mapped[str | None] = mapped_column(
+        comment="Message-ID of the e-mail that the user wrote", info={"personal": "email"}
     )
     delivery_status: Mapped[str | None] = mapped_column(
         comment="State of an answer by the messaging provider; null for messages in the app"

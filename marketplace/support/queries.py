@@ -13,7 +13,7 @@ from marketplace.kernel.errors import found
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.support import states, texts
 from marketplace.support.models import SupportTicket
-from marketplace.support.tickets import REOPENING_PERIOD, find_ticket
+from marketplace.support.tickets import find_ticket
 
 WAITING = "waiting"
 STATUS_FILTERS = (WAITING, *sorted(states.TICKET.states))
@@ -28,12 +28,6 @@ def list_own_tickets(session: Session, *, creator_id: UUID, page: PageRequest) -
         query = query.where(SupportTicket.id < before)
     rows = session.scalars(query.order_by(SupportTicket.id.desc()).limit(page.limit + 1))
     return page_of(list(rows), request=page, position_of=lambda ticket: [str(ticket.id)])
-
-
-def may_reply(ticket: SupportTicket, *, now: datetime) -> bool:
-    """Return whether the creator can still write to a ticket."""
-    is_final = ticket.resolved_at is not None and ticket.resolved_at + REOPENING_PERIOD <= now
-    return ticket.status != states.CLOSED and not is_final
 
 
 @dataclass(frozen=True)

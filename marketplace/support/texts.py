@@ -4,6 +4,7 @@ MEDIA_TOO_LARGE = "The file is larger than {limit} MB."
 MEDIA_UNAVAILABLE = "The messaging provider no longer has the file."
 
 CONTACT_SUBJECT = "Message from a customer"
+EMAIL_SUBJECT = "Message by e-mail"
 FILE_IN_APP = "Support sent you a file. Open the app to see it."
 TICKET_NOT_FOUND = "Ticket not found."
 ORDER_NOT_OWN = "Must be an order that you bought or sold."

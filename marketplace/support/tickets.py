@@ -45,6 +45,7 @@ class NewMessage:
     name: str = ""
     is_internal: bool = False
     contact_message_id: UUID | None = None
+    email_message_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -175,6 +176,7 @@ def append_message(
         is_internal=message.is_internal,
         body=message.body,
         contact_message_id=message.contact_message_id,
+        email_message_id=message.email_message_id,
         created_at=now,
     )
     session.add(appended)
@@ -311,12 +313,17 @@ def _as_sentence(subject: str) -> str:
     return subject if subject.endswith((".", "!", "?")) else f"{subject}."
 
 
+def takes_messages(ticket: SupportTicket, *, now: datetime) -> bool:
+    """Return whether a ticket is neither closed nor resolved too long ago."""
+    expired = ticket.resolved_at is not None and ticket.resolved_at + REOPENING_PERIOD <= now
+    return ticket.status != states.CLOSED and not expired
+
+
 def _ensure_open(session: Session, ticket: SupportTicket, *, now: datetime) -> None:
     if ticket.merged_into_id is not None:
         target = session.get_one(SupportTicket, ticket.merged_into_id)
         raise TicketClosedError(texts.TICKET_MERGED.format(number=target.number))
-    expired = ticket.resolved_at is not None and ticket.resolved_at + REOPENING_PERIOD <= now
-    if ticket.status == states.CLOSED or expired:
+    if not takes_messages(ticket, now=now):
         raise TicketClosedError(texts.TICKET_CLOSED)
 
 

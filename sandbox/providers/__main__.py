@@ -39,6 +39,7 @@ SETTINGS_HELP = """environment:
   FCM_CREDENTIALS         JSON key of the service account for native push (empty: a new key)
   MESSAGING_ACCESS_TOKEN  access token of the messaging provider (empty: any token)
   MESSAGING_APP_SECRET    secret that signs receipts (empty: unsigned)
+  FUNCTIONS_KEY           key of the application's functions, which receive replies by e-mail
   SANDBOX_MAIL_PORT       port of the mail server (any free port)
 """
 
@@ -103,6 +104,7 @@ def _server(options: argparse.Namespace, environment: Mapping[str, str]) -> Prov
         fcm_credentials=environment.get("FCM_CREDENTIALS", ""),
         messaging_token=environment.get("MESSAGING_ACCESS_TOKEN", ""),
         messaging_secret=environment.get("MESSAGING_APP_SECRET", ""),
+        functions_key=environment.get("FUNCTIONS_KEY", ""),
         mail_port=int(environment.get("SANDBOX_MAIL_PORT") or 0),
         cors_origins=_origins(environment.get("CORS_ORIGINS", "")),
         fee_bearer=_fee_bearer(fee_bearer),

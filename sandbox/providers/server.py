@@ -162,6 +162,7 @@ class ProvidersServer:
         fcm_credentials: str = "",
         messaging_token: str = "",
         messaging_secret: str = "",
+        functions_key: str = "",
         mail_port: int = 0,
         cors_origins: tuple[str, ...] = (),
         clock: Clock = system_clock,
@@ -177,6 +178,7 @@ class ProvidersServer:
         :param fcm_credentials: the JSON key of a service account for native push; empty generates a key
         :param messaging_token: the messaging provider's access token; empty means that any token is accepted
         :param messaging_secret: the secret that signs receipts; empty means unsigned receipts
+        :param functions_key: the key of the application's functions, which receive replies by e-mail
         :param mail_port: the port of the mail server; 0 means any free port
         :param cors_origins: origins of the browser pages that may call the identity provider
         :param public_url: the providers' address for clients, if a proxy is in front
@@ -209,6 +211,8 @@ class ProvidersServer:
             access_token=messaging_token,
             receipts_url=f"{public_base_url.rstrip('/')}{MESSAGING_WEBHOOK_PATH}",
             app_secret=messaging_secret,
+            functions_url=f"{public_base_url.rstrip('/')}/functions/v1",
+            functions_key=functions_key,
             url=self.inbox_url,
         )
         self._mail_server = MailServer(self.inbox, host=host, port=mail_port)

@@ -246,6 +246,7 @@ OPERATION_IDS = {
     "GET /health/live": "checkLiveness",
     "GET /health/ready": "checkReadiness",
     "POST /functions/v1/{gateway}-webhook": "receiveNamedGatewayWebhook",
+    "POST /functions/v1/inbound-email": "receiveEmail",
     "POST /functions/v1/create-user": "createUser",
     "POST /functions/v1/deliver-notification": "deliverNotification",
     "GET /api/users/me/referrals": "getReferrals",

@@ -253,6 +253,7 @@ PLATFORM_AND_HEALTH = (
 FUNCTIONS = (
     Row("POST", "/functions/v1/:gateway-webhook", UNCHECKED, "unlimited"),
     Row("POST", "/functions/v1/deliver-notification", FUNCTION_CALLER, "unlimited"),
+    Row("POST", "/functions/v1/inbound-email", FUNCTION_CALLER, "unlimited"),
     Row("POST", "/functions/v1/create-user", FUNCTION_CALLER, "unlimited"),
 )
 

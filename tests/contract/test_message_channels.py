@@ -135,6 +135,7 @@ def message(channel: str, recipient: str, device_kind: str | None = None, **chan
         "pin": None,
         "order_number": None,
         "unsubscribe_url": None,
+        "reply_to": None,
         "expires_at": datetime.now(UTC) + timedelta(hours=3),
     }
     return OutgoingMessage(**given | changes)
@@ -270,6 +271,12 @@ def test_email_has_text_and_html(channels: dict[str, DeliveryChannel], inbox: In
     assert "Open in the app: https://app.example/orders/17" in content["text"]
     assert "Ada&#39;s &lt;b&gt;shop&lt;/b&gt;" in content["html"]
     assert content["listUnsubscribe"] == ""
+
+
+def test_email_names_the_address_for_replies(channels: dict[str, DeliveryChannel], inbox: Inbox) -> None:
+    channel, sent = message_for("email", inbox, reply_to="ticket-1@replies.example")
+    channels[channel].send(sent)
+    assert inbox.messages("email")[0]["content"]["replyTo"] == "ticket-1@replies.example"
 
 
 def test_email_is_in_the_language_of_the_person(channels: dict[str, DeliveryChannel], inbox: Inbox) -> None:

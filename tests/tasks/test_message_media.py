@@ -144,7 +144,7 @@ def test_unacceptable_file_is_refused_with_the_reason(
     assert customers.storage.objects == {}
 
 
-def test_file_that_the_provider_no_longer_has_is_refused(customers: Customers) -> None:
+def test_file_deleted_by_the_provider_is_refused(customers: Customers) -> None:
     message_id = customers.send(photo(), media_id="404404")
     customers.work()
     assert customers.message(message_id).media_refusal == "The messaging provider no longer has the file."

@@ -131,7 +131,7 @@ def contacts(paying_services: Services, gateway_server: TestGateway) -> Iterator
         queue.storage.pool.disconnect()
 
 
-def test_messages_of_a_contact_continue_one_ticket(contacts: Contacts) -> None:
+def test_messages_of_a_contact_continue_the_same_ticket(contacts: Contacts) -> None:
     contacts.write("Where is my lamp?")
     contacts.write("I paid on Monday.")
     [ticket] = contacts.tickets()
@@ -156,7 +156,7 @@ def test_reaction_opens_no_ticket(contacts: Contacts) -> None:
     assert contacts.tickets() == []
 
 
-def test_resolved_ticket_is_reopened_and_a_closed_one_is_not(contacts: Contacts) -> None:
+def test_resolved_ticket_is_reopened_but_not_a_closed_ticket(contacts: Contacts) -> None:
     contacts.write()
     contacts.resolve()
     contacts.write("Still not here.")
@@ -208,7 +208,7 @@ def test_answer_after_a_day_uses_the_template(contacts: Contacts, provider_knows
     assert "It waits at the hub." in str(sent["template"]["components"])
 
 
-def test_answer_waits_for_a_provider_that_is_down(contacts: Contacts) -> None:
+def test_answer_waits_for_an_unavailable_provider(contacts: Contacts) -> None:
     contacts.write()
     contacts.answer()
     plan = {"channel": "messaging", "outcome": "error"}

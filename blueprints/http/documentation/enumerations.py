@@ -83,6 +83,7 @@ _WORDS: dict[str, Iterable[str]] = {
     "TicketCategory": severity.CATEGORIES,
     "TicketSeverity": severity.SEVERITIES,
     "TicketAuthor": ("user", "staff", "system"),
+    "MailOutcome": ("accepted", "duplicate", "ignored"),
     "AnswerStatus": answers.STATUSES,
     "AttachmentType": attachments.CONTENT_TYPES,
     "MessageDirection": chat_queries.DIRECTIONS,

@@ -16,6 +16,7 @@ class OutgoingMessage:
     :ivar device_kind: the kind of device of a push, else none
     :ivar url: the absolute address of the notification's link, if there is one
     :ivar pin: the delivery PIN, for channels that may carry the PIN
+    :ivar reply_to: the address for replies to an e-mail, if replies are received
     :ivar unsubscribe_url: the one-click address of a marketing e-mail
     """
 
@@ -31,6 +32,7 @@ class OutgoingMessage:
     pin: str | None
     order_number: str | None
     unsubscribe_url: str | None
+    reply_to: str | None
     expires_at: datetime
 
 

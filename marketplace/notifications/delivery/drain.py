@@ -94,6 +94,7 @@ class DeliveryServices:
     :ivar fetch_pin: returns the PIN of an order; none once the order needs no PIN
     :ivar client_base_url: the address of the client application, for links
     :ivar make_unsubscribe_url: returns the one-click address of a person's kind of preferences
+    :ivar make_reply_address: returns the address for replies to a notification with a link; none without replies
     :ivar sms_daily_limit_minor: the limit of the SMS cost of a day in kobo
     """
 
@@ -104,6 +105,7 @@ class DeliveryServices:
     fetch_pin: Callable[[Session, UUID], PinDetails | None]
     client_base_url: str
     make_unsubscribe_url: Callable[[UUID, str], str]
+    make_reply_address: Callable[[str | None], str | None]
     sms_daily_limit_minor: int
 
 
@@ -292,6 +294,7 @@ def _compose(
         unsubscribe_url=services.make_unsubscribe_url(delivery.user_id, kind.preference or "")
         if unsubscribe
         else None,
+        reply_to=services.make_reply_address(delivery.link) if delivery.channel == EMAIL else None,
         expires_at=expires_at,
     )
 

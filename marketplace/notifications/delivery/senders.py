@@ -188,6 +188,8 @@ def compose_email(
     mail["Date"] = format_datetime(now)
     mail["Message-ID"] = f"<{message.message_id}@{sender.rpartition('@')[2]}>"
     mail["Auto-Submitted"] = "auto-generated"
+    if message.reply_to:
+        mail["Reply-To"] = message.reply_to
     if message.unsubscribe_url:
         # RFC 8058: mail programs unsubscribe with one click, by a POST to this address.
         mail["List-Unsubscribe"] = f"<{message.unsubscribe_url}>"

@@ -49,6 +49,8 @@ class Inbox:
     :param access_token: the access token of the messaging provider; empty accepts any token
     :param receipts_url: the application's webhook of the messaging provider
     :param app_secret: the secret that signs webhooks; empty sends them unsigned
+    :param functions_url: the application's functions, which receive replies by e-mail
+    :param functions_key: the key of these functions
     """
 
     hang_seconds: float
@@ -57,6 +59,8 @@ class Inbox:
     access_token: str
     receipts_url: str
     app_secret: str
+    functions_url: str
+    functions_key: str
     url: str
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _next: defaultdict[str, deque[Outcome]] = field(default_factory=lambda: defaultdict(deque))
@@ -211,6 +215,17 @@ class Inbox:
         with self._lock:
             written_at = self._customers.get(number)
         return written_at is not None and time.monotonic() - written_at < _WINDOW_SECONDS
+
+    def post_reply(self, body: dict[str, str]) -> tuple[int, bytes]:
+        """Post a reply by e-mail to the application, and return status and body of the response.
+
+        :raises urllib3.exceptions.HTTPError: no response in time
+        """
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.functions_key}"}
+        response = self._pool.request(
+            "POST", f"{self.functions_url}/inbound-email", body=orjson.dumps(body), headers=headers
+        )
+        return response.status, response.data
 
     def keep_media(self, content: bytes, content_type: str) -> str:
         """Store the file of a customer's message and return the id."""

@@ -88,3 +88,32 @@ def write_message(number: str) -> Answer:
     except urllib3.exceptions.HTTPError as error:
         return failure(502, f"The application did not answer: {type(error).__name__}")
     return jsonify({"id": message["id"], "applicationStatus": status}), 201
+
+
+@customers.post("/mails/<message_id>/reply")
+def reply_to_mail(message_id: str) -> Answer:
+    """Reply to an e-mail of the inbox as its recipient, with the quoted mail below."""
+    inbox = current_inbox()
+    body = fields.json_object(request)
+    words = fields.text(body, "text", maximum=100_000)
+    mails = [mail for mail in inbox.list_messages(channel="email") if mail["id"] == message_id]
+    if not mails:
+        return failure(404, "The inbox has no such e-mail")
+    [mail] = mails
+    content = mail["content"]
+    if not content["replyTo"]:
+        return failure(409, "The e-mail names no address for replies")
+    quoted = "\n".join(f"> {line}" for line in content["text"].splitlines())
+    reply = {
+        "from": str(mail["to"]),
+        "to": content["replyTo"],
+        "subject": f"Re: {content['subject']}",
+        "text": f"{words}\n\nOn Monday, Campus Marketplace wrote:\n{quoted}",
+        "messageId": f"<{uuid4()}@mail.sandbox>",
+        "inReplyTo": content["messageId"],
+    }
+    try:
+        status, answer = inbox.post_reply(reply)
+    except urllib3.exceptions.HTTPError as error:
+        return failure(502, f"The application did not answer: {type(error).__name__}")
+    return Response(answer, status=status, content_type="application/json")

@@ -137,6 +137,7 @@ def _content(mail: EmailMessage) -> dict[str, Any]:
     return {
         "subject": str(mail["Subject"]),
         "messageId": str(mail["Message-ID"]),
+        "replyTo": str(mail["Reply-To"] or ""),
         "listUnsubscribe": str(mail["List-Unsubscribe"] or ""),
         "listUnsubscribePost": str(mail["List-Unsubscribe-Post"] or ""),
         "text": parts.get("text/plain", ""),

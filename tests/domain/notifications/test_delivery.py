@@ -135,6 +135,7 @@ class Site:
             fetch_pin=lambda _session, order_id: self.pins.get(order_id),
             client_base_url="https://app.example",
             make_unsubscribe_url=lambda user_id, kind: f"https://api.example/{user_id}/{kind}",
+            make_reply_address=lambda _link: None,
             sms_daily_limit_minor=self.sms_limit_minor,
         )
 

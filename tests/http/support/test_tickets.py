@@ -276,7 +276,7 @@ class TestAttachments:
         ],
         ids=["other content", "longer", "missing"],
     )
-    def test_file_that_differs_from_the_announcement_is_refused(
+    def test_file_different_from_the_announcement_is_refused(
         self, desk: Desk, change: Callable[[bytes], bytes | None], reason: str
     ) -> None:
         content = plain_pdf()
@@ -447,7 +447,7 @@ class TestStaff:
         own = desk.ticket()
         assert faults(desk.work(own, "merge", {"intoId": own})) == ["intoId"]
 
-    def test_closed_ticket_notifies_its_creator_once(self, desk: Desk) -> None:
+    def test_closed_ticket_notifies_the_creator_once(self, desk: Desk) -> None:
         ticket_id = desk.ticket()
         assert desk.work(ticket_id, "close").json["data"]["status"] == "closed"
         assert_problem(desk.work(ticket_id, "close"), 409, "CONCURRENCY_CONFLICT")

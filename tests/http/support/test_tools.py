@@ -87,7 +87,7 @@ class TestViews:
         officer.call("DELETE", f"{VIEWS}/{view['id']}")
         assert officer.call("GET", VIEWS).json["data"] == []
 
-    def test_view_belongs_to_its_owner(self, officer: Officer) -> None:
+    def test_view_belongs_to_the_owner(self, officer: Officer) -> None:
         saved = officer.call("POST", VIEWS, {"name": "Late", "filters": {}}).json["data"]["id"]
         colleague = officer.bearer(officer.market.staff("support"))
         assert officer.call("GET", VIEWS, headers=colleague).json["data"] == []
@@ -106,7 +106,7 @@ class TestViews:
         assert_problem(full, 409, "CONCURRENCY_CONFLICT")
 
 
-def test_figures_compare_times_with_their_targets(officer: Officer, clock: MovableClock) -> None:
+def test_figures_compare_times_with_targets(officer: Officer, clock: MovableClock) -> None:
     period = "from=2026-05-04&to=2026-05-10"
     clock.now = NOW.replace(month=5, day=5)
     opened_at = clock.now

@@ -1,0 +1,1 @@
+"""Tools of support staff: canned replies, saved views, and figures."""
