@@ -15,6 +15,7 @@ from commands.console.progress import Stages
 from commands.seeding import (
     applications,
     chat,
+    disputes,
     favorites,
     orders,
     people,
@@ -132,6 +133,7 @@ def seed_database(services: Services, *, product_count: int, now: datetime, stag
     promoted = services.database.in_transaction(promotions.load_promotions, now=now)
     liked = services.database.in_transaction(favorites.load_favorites, now=now)
     written = services.database.in_transaction(chat.load_chat, now=now)
+    disputed = services.database.in_transaction(disputes.load_disputes)
     asked = services.database.in_transaction(support.load_support, now=now)
     reported = services.database.in_transaction(reports.load_reports, now=now)
     applied = services.database.in_transaction(applications.load_applications, now=now)
@@ -143,8 +145,8 @@ def seed_database(services: Services, *, product_count: int, now: datetime, stag
         cursor.execute(f"ANALYZE {', '.join(metadata.tables)}")
     return (
         f"Added {added} products, {placed} orders, {reviewed} reviews, {liked} favourites, {promoted} promotions,"
-        f" {written} messages, {asked} tickets, {reported} reports, {applied} vendor applications,"
-        f" {referred} referrals and {filed} items of staff work."
+        f" {written} messages, {asked} tickets, {disputed} disputes, {reported} reports,"
+        f" {applied} vendor applications, {referred} referrals and {filed} items of staff work."
         f" The demo data now has {product_count} products."
     )
 

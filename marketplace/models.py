@@ -11,6 +11,7 @@ from marketplace.catalog.promotions import models as promotions
 from marketplace.catalog.search import models as search
 from marketplace.catalog.statistics import models as catalog_statistics
 from marketplace.chat import models as chat
+from marketplace.disputes import models as disputes
 from marketplace.idempotency import models as idempotency
 from marketplace.identity import models as identity
 from marketplace.infra import outbox
@@ -42,6 +43,7 @@ __all__ = [
     "catalog",
     "catalog_statistics",
     "chat",
+    "disputes",
     "idempotency",
     "identity",
     "ledger",

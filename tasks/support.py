@@ -1,14 +1,18 @@
-"""Tasks of support: files of incoming messages, answers to contacts, resolved tickets."""
+"""Tasks of support and disputes: files of incoming messages, answers to contacts, resolved tickets."""
 
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy.orm import Session
+
+from marketplace.disputes import rulings
 from marketplace.kernel import queues
+from marketplace.orders.operations import DISPUTED_ORDER_REFUNDED_TOPIC
 from marketplace.services import Services
 from marketplace.support import answers, media, staff
-from tasks.registry import QueueSweeper, periodic, phased_handler
+from tasks.registry import QueueSweeper, handler, periodic, phased_handler
 
 
 @phased_handler(media.TOPIC)
@@ -48,3 +52,9 @@ def close_resolved_tickets(services: Services, _sweeper: QueueSweeper, now: date
     :return: the number of closed tickets
     """
     return staff.close_resolved_tickets(services.database, now=now)
+
+
+@handler(DISPUTED_ORDER_REFUNDED_TOPIC)
+def handle_refund_of_disputed_order(session: Session, payload: dict[str, Any], now: datetime) -> None:
+    """Resolve the dispute of an order that finance refunded in full."""
+    rulings.resolve_refunded(session, order_id=UUID(payload["orderId"]), now=now)

@@ -1,10 +1,13 @@
 """Public names of the HTTP edge, for route modules to import."""
 
-from blueprints.http.context import Context, FinalPhase, client_ip
+from blueprints.http.context import Context, FinalPhase, WithStatus, client_ip
 from blueprints.http.contract import (
     AUTHENTICATED,
     AUTHENTICATED_ANY_STATUS,
+    BUYER_OR_VENDOR,
     CHAT_STAFF,
+    DISPUTE_STAFF,
+    DISPUTE_STAFF_AAL2,
     FINANCE,
     FINANCE_AAL2,
     FUNCTION_CALLER,
@@ -43,7 +46,10 @@ from blueprints.http.uploads import UploadedFile
 __all__ = [
     "AUTHENTICATED",
     "AUTHENTICATED_ANY_STATUS",
+    "BUYER_OR_VENDOR",
     "CHAT_STAFF",
+    "DISPUTE_STAFF",
+    "DISPUTE_STAFF_AAL2",
     "FINANCE",
     "FINANCE_AAL2",
     "FUNCTION_CALLER",
@@ -79,6 +85,7 @@ __all__ = [
     "SharedLimit",
     "Upload",
     "UploadedFile",
+    "WithStatus",
     "client_ip",
     "csv_response",
     "expected_revision",

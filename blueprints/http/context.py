@@ -119,6 +119,14 @@ class FinalPhase:
     apply: Callable[[Session], Any]
 
 
+@dataclass(frozen=True)
+class WithStatus:
+    """A view's result with one of the contract's further statuses."""
+
+    value: Any
+    status: int
+
+
 def current_context() -> Context:
     """Return the context of the current request.
 

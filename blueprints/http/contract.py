@@ -14,6 +14,7 @@ from marketplace.idempotency.operations import (
     RequestTakenOverError,
 )
 from marketplace.identity.permissions import (
+    MANAGE_DISPUTES,
     MANAGE_FINANCES,
     MANAGE_ORDERS,
     MANAGE_PLATFORM,
@@ -124,6 +125,9 @@ def _staff_with(*permissions: str, aal2: bool = False) -> Access:
 
 FINANCE = _staff_with(MANAGE_FINANCES)
 FINANCE_AAL2 = _staff_with(MANAGE_FINANCES, aal2=True)
+BUYER_OR_VENDOR = Access("Buyer or Vendor", TokenPolicy.REQUIRED, roles=frozenset({"buyer", "vendor"}))
+DISPUTE_STAFF = _staff_with(MANAGE_DISPUTES)
+DISPUTE_STAFF_AAL2 = _staff_with(MANAGE_DISPUTES, aal2=True)
 ORDER_STAFF = _staff_with(MANAGE_ORDERS)
 PLATFORM_STAFF = _staff_with(MANAGE_PLATFORM)
 # The kind of a proposal decides which of these permissions is necessary.

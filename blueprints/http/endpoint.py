@@ -16,7 +16,7 @@ from flask_smorest import Blueprint
 from marshmallow import Schema
 
 from blueprints.http import auth, caching, idempotency, limits, paging, request_parsing, uploads
-from blueprints.http.context import Context, FinalPhase, current_context
+from blueprints.http.context import Context, FinalPhase, WithStatus, current_context
 from blueprints.http.contract import (
     Access,
     Contract,
@@ -159,6 +159,9 @@ class Endpoint:
         return outcome
 
     def _render(self, context: Context, value: Any) -> StoredResponse:
+        status = self.contract.status
+        if isinstance(value, WithStatus):
+            value, status = value.value, value.status
         data, meta = self._data_and_meta(context, value)
         body = dump_json(data)
         if self.contract.enveloped:
@@ -168,7 +171,7 @@ class Endpoint:
                 request_id=str(context.request_id),
                 now=context.now,
             )
-        return StoredResponse(self.contract.status, JSON_TYPE, body)
+        return StoredResponse(status, JSON_TYPE, body)
 
     def _data_and_meta(self, context: Context, value: Any) -> tuple[Any, dict[str, Any]]:
         """Render the data of a view's result, and collect the fields of ``meta``."""

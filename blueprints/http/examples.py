@@ -11,6 +11,7 @@ from blueprints.http.field_docs import OTHER_ID, SharedDoc, describe_field
 from blueprints.http.fields import snake_case
 from blueprints.http.idempotency import IDEMPOTENCY_KEY_HEADER
 from marketplace.identity.permissions import (
+    MANAGE_DISPUTES,
     MANAGE_FINANCES,
     MANAGE_ORDERS,
     MANAGE_PLATFORM,
@@ -54,6 +55,7 @@ _PARAMETERS: Final[dict[str, SharedDoc]] = {
     "notification_id": SharedDoc("Id of the notification.", demo_ids.NOTIFICATION),
     "conversation_id": SharedDoc("Id of the conversation.", demo_ids.CONVERSATION),
     "ticket_id": SharedDoc("Id of the ticket.", demo_ids.TICKET),
+    "dispute_id": SharedDoc("Id of the dispute.", demo_ids.DISPUTE),
     "reply_id": SharedDoc("Id of the canned reply.", demo_ids.CANNED_REPLY),
     "view_id": SharedDoc("Id of the saved view.", demo_ids.SAVED_VIEW),
     "blocked_message_id": SharedDoc("Id of the blocked message.", demo_ids.BLOCKED_MESSAGE),
@@ -119,6 +121,7 @@ _OFFICERS = {
     MANAGE_PLATFORM: "admin",
     MANAGE_PRODUCTS: "moderator",
     MANAGE_SUPPORT: "support",
+    MANAGE_DISPUTES: "support",
     MANAGE_USERS: "admin",
     MANAGE_VENDORS: "moderator",
 }

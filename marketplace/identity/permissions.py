@@ -1,5 +1,6 @@
 """The permissions of staff roles, as stored in ``admin_roles``."""
 
+MANAGE_DISPUTES = "canManageDisputes"
 MANAGE_FINANCES = "canManageFinances"
 MANAGE_ORDERS = "canManageOrders"
 MANAGE_PLATFORM = "canManagePlatform"
@@ -9,6 +10,7 @@ MANAGE_SUPPORT = "canManageSupport"
 MANAGE_VENDORS = "canManageVendors"
 # Areas that are still to come use the others.
 ALL = (
+    MANAGE_DISPUTES,
     MANAGE_FINANCES,
     MANAGE_ORDERS,
     MANAGE_PLATFORM,
@@ -17,7 +19,6 @@ ALL = (
     MANAGE_USERS,
     MANAGE_VENDORS,
     "canManageCompliance",
-    "canManageDisputes",
     "canViewAudit",
 )
 

@@ -48,6 +48,7 @@ class SeededKind(IntEnum):
     TICKET_ATTACHMENT = 42
     CANNED_REPLY = 43
     SAVED_VIEW = 44
+    DISPUTE = 45
 
 
 def seeded_id(kind: SeededKind, number: int) -> UUID:
@@ -101,6 +102,7 @@ ADDRESS: Final = seeded_id(SeededKind.ADDRESS, 1)
 PAYOUT_ACCOUNT: Final = seeded_id(SeededKind.PAYOUT_ACCOUNT, 1)
 ORDER: Final = seeded_id(SeededKind.ORDER, 1)
 REFUNDED_ORDER: Final = seeded_id(SeededKind.ORDER, 9)
+DISPUTABLE_ORDER: Final = seeded_id(SeededKind.ORDER, 12)
 UNPAID_ORDER: Final = seeded_id(SeededKind.ORDER, 19)
 FLASH_SALE: Final = seeded_id(SeededKind.FLASH_SALE, 1)
 BANNER: Final = seeded_id(SeededKind.BANNER, 1)
@@ -124,6 +126,7 @@ TICKET_MESSAGE: Final = seeded_id(SeededKind.TICKET_MESSAGE, 1)
 TICKET_ATTACHMENT: Final = seeded_id(SeededKind.TICKET_ATTACHMENT, 1)
 CANNED_REPLY: Final = seeded_id(SeededKind.CANNED_REPLY, 1)
 SAVED_VIEW: Final = seeded_id(SeededKind.SAVED_VIEW, 1)
+DISPUTE: Final = seeded_id(SeededKind.DISPUTE, 1)
 BLOCKED_MESSAGE: Final = seeded_id(SeededKind.BLOCKED_MESSAGE, 1)
 ACCOUNT_DECISION: Final = seeded_id(SeededKind.ACCOUNT_DECISION, 2)
 APPEAL: Final = seeded_id(SeededKind.APPEAL, 1)

@@ -10,7 +10,9 @@ from sqlalchemy.orm import Session
 
 from marketplace.catalog import stock
 from marketplace.identity.queries import Caller
+from marketplace.infra import outbox
 from marketplace.infra.sql.statements import Statement
+from marketplace.kernel import queues
 from marketplace.kernel.errors import MarketplaceError, NotFoundError, RateLimitError, found
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
@@ -29,6 +31,8 @@ from marketplace.orders.transitions import (
     lock_order,
     lock_order_of_vendor,
 )
+
+DISPUTED_ORDER_REFUNDED_TOPIC = "order.disputed-refunded"
 
 
 class WrongPinError(MarketplaceError):
@@ -97,6 +101,33 @@ def freeze_order(
     )
 
 
+def resume_order(session: Session, *, order: LockedOrder, status: str, actor: Actor, now: datetime) -> None:
+    """Continue a locked order after the withdrawal of its dispute, and hold the escrow again.
+
+    :param status: the status before the dispute
+    :raises IllegalTransitionError: the order is not disputed
+    """
+    apply_transition(
+        session,
+        order=order,
+        trigger=states.RESUME[status],
+        actor=actor,
+        now=now,
+        escrow=EscrowTransition("unfreeze"),
+    )
+
+
+def release_by_ruling(
+    session: Session, *, order: LockedOrder, actor: Actor, note: str, now: datetime
+) -> None:
+    """Release the escrow balance of a locked, disputed order to the vendor.
+
+    :param note: the rationale, for the order's events
+    :raises IllegalTransitionError: the order is not disputed
+    """
+    _release_escrow(session, order, trigger=states.RULE_FOR_VENDOR, actor=actor, now=now, note=note)
+
+
 def refund_fully(session: Session, *, order: LockedOrder, actor: Actor, reason: str, now: datetime) -> None:
     """Refund the whole escrow of a locked order and end the order.
 
@@ -117,6 +148,15 @@ def refund_fully(session: Session, *, order: LockedOrder, actor: Actor, reason: 
         columns={"refunded_at": now},
     )
     inventory.mark_all_units_refunded(session, order=order, restock=order.shipped_at is None, now=now)
+    if order.status == states.DISPUTED:
+        # The disputes area resolves the dispute, unless a ruling was the cause.
+        outbox.enqueue(
+            session,
+            queue=queues.WEBHOOKS,
+            topic=DISPUTED_ORDER_REFUNDED_TOPIC,
+            payload={"orderId": str(order.id)},
+            due_at=now,
+        )
 
 
 def expire_order(session: Session, *, order: LockedOrder, actor: Actor, now: datetime) -> None:
@@ -274,22 +314,28 @@ def confirm_receipt(session: Session, *, order_id: UUID, caller: Caller, now: da
 
 
 def _release_escrow(
-    session: Session, order: LockedOrder, *, trigger: str, actor: Actor, now: datetime
+    session: Session,
+    order: LockedOrder,
+    *,
+    trigger: str,
+    actor: Actor,
+    now: datetime,
+    note: str | None = None,
 ) -> None:
     """Release the escrow balance of a locked order to the vendor, less the platform's share.
 
     After a partial refund, vendor and platform each bear a proportional share of the refund.
     """
     held = order.escrow_balance_minor
+    whole = "release" if order.escrow_status == "held" else "release-frozen"
     apply_transition(
         session,
         order=order,
         trigger=trigger,
         actor=actor,
         now=now,
-        escrow=EscrowTransition(
-            "release" if held == order.total_minor else "release-rest", released_minor=held
-        ),
+        note=note,
+        escrow=EscrowTransition(whole if held == order.total_minor else "release-rest", released_minor=held),
         columns={"delivered_at": now, "pin_failures": 0, "pin_locked_until": None},
     )
     share = split_escrow(order.price, commission_minor=order.commission_minor).scaled_to(held)

@@ -23,6 +23,8 @@ DISPUTE = "dispute"
 CHARGE_DISPUTE = "charge-dispute"
 REFUND = "refund"
 RULE_FOR_VENDOR = "rule-for-vendor"
+# The trigger of a withdrawn dispute, by the order's status before the dispute.
+RESUME = {PAID_ESCROW: "resume-paid", PROCESSING: "resume-processing", SHIPPED: "resume-shipped"}
 
 ORDER = StateMachine(
     name="order",
@@ -47,6 +49,7 @@ ORDER = StateMachine(
         # A full refund by finance or by a ruling. A partial refund keeps the state.
         Transition(REFUND, (PAID_ESCROW, PROCESSING, SHIPPED, DISPUTED), REFUNDED),
         Transition(RULE_FOR_VENDOR, (DISPUTED,), DELIVERED),
+        *(Transition(trigger, (DISPUTED,), status) for status, trigger in RESUME.items()),
     ),
 )
 # The triggers of an order's events. Placing, partial refunds and clawbacks are no transitions.
@@ -62,6 +65,7 @@ ESCROW = StateMachine(
         Transition("hold", ("pending",), "held"),
         Transition("release", ("held",), "released"),
         Transition("freeze", ("held",), "frozen"),
+        Transition("unfreeze", ("frozen",), "held"),
         Transition("refund", ("held", "frozen"), "refunded"),
         # The release after a partial refund, or the vendor's part of a ruling.
         Transition("release-rest", ("held", "frozen"), "partially_refunded"),

@@ -211,11 +211,11 @@ SUPPORT_AND_DISPUTES = (
     Row("GET", "/api/support/:id/messages", ANY_STATUS, waits=True),
     Row("POST", "/api/support/:id/messages", ANY_STATUS, "30/minute", waits=True),
     Row("PUT", "/api/support/:id/rate", ANY_STATUS, "10/minute"),
-    Row("POST", "/api/disputes", BUYER_OR_VENDOR, "5/day", built=False),
+    Row("POST", "/api/disputes", BUYER_OR_VENDOR, "5/day"),
     Row("POST", "/api/disputes/:id/evidence", BUYER_OR_VENDOR, "10/minute", waits=True, built=False),
     Row(
         "POST", "/api/disputes/:id/resolve", staff_with("canManageDisputes", aal2=True), "10/minute",
-        idempotency="honoured", built=False,
+        idempotency="honoured",
     ),
 )  # fmt: skip
 
@@ -311,6 +311,11 @@ ADDITIONS = (
     Row("GET", "/api/conversations/:id/phone-exchange", AUTHENTICATED),
     Row("POST", "/api/conversations/:id/phone-exchange", AUTHENTICATED, "10/minute"),
     Row("DELETE", "/api/conversations/:id/phone-exchange", AUTHENTICATED, "10/minute"),
+    Row("GET", "/api/disputes", ANY_STATUS),
+    Row("GET", "/api/disputes/:id", ANY_STATUS),
+    Row("POST", "/api/disputes/:id/response", ANY_STATUS, "10/minute"),
+    Row("POST", "/api/disputes/:id/withdraw", ANY_STATUS, "10/minute"),
+    Row("POST", "/api/disputes/:id/findings", staff_with("canManageDisputes"), "30/minute"),
     Row("GET", "/api/support", ANY_STATUS),
     Row("GET", "/api/support/:id", ANY_STATUS),
     Row("POST", "/api/support/attachments", ANY_STATUS, "30/minute", waits=True),

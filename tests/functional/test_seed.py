@@ -51,7 +51,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> It
         installation.ok("db", "upgrade")
         output = installation.ok("seed")
         assert (
-            "Added 300 products, 19 orders, 4 reviews, 8 favourites, 17 promotions, 2 messages, 2 tickets,"
+            "Added 300 products, 19 orders, 4 reviews, 8 favourites, 17 promotions, 2 messages, 2 tickets, 1 disputes,"
             " 7 reports, 6 vendor applications, 2 referrals" in output
         )
         assert "and 4 items of staff work" in output
@@ -193,7 +193,8 @@ def test_second_seed_adds_nothing(seeded: Installation, database: str) -> None:
     before = content(database)
     assert "nothing was done" in seeded.ok("seed", "--if-empty")
     assert (
-        "Added 0 products, 0 orders, 0 reviews, 0 favourites, 0 promotions, 0 messages, 0 tickets, 0 reports,"
+        "Added 0 products, 0 orders, 0 reviews, 0 favourites, 0 promotions, 0 messages, 0 tickets, 0 disputes,"
+        " 0 reports,"
         " 0 vendor applications, 0 referrals and 0 items of staff work" in seeded.ok("seed")
     )
     assert content(database) == before

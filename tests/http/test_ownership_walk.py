@@ -14,6 +14,7 @@ from blueprints.areas import contracts
 from blueprints.http.contract import Contract, TokenPolicy
 from blueprints.http.fields import snake_case
 from marketplace.chat.send import MessageContent, send_to_store
+from marketplace.disputes.cases import Complaint, open_dispute
 from marketplace.identity.operations import add_address
 from marketplace.infra.db import Database
 from marketplace.notifications.devices import register_device
@@ -24,7 +25,7 @@ from marketplace.support.tickets import open_ticket
 from tests.support.finance import delivered_order
 from tests.support.market import Bearer, Market
 from tests.support.payouts import make_account
-from tests.support.purchases import NOW, Shop, make_product, make_shop, paid_order, with_buyer
+from tests.support.purchases import NOW, Shop, make_product, make_shop, paid_order, shipped_order, with_buyer
 
 PROTECTED = [
     contract
@@ -131,7 +132,15 @@ class Walk:
             now=NOW,
         )
         make_account(session, self.shop.vendor.id)
+        dispute = open_dispute(
+            session,
+            order_id=shipped_order(session, self.shop),
+            caller=self.shop.buyer,
+            complaint=Complaint("not_received", "It never came to the hub.", "refund"),
+            now=NOW,
+        )
         return {
+            "dispute_id": str(dispute.id),
             "ticket_id": str(ticket.id),
             "conversation_id": str(conversation.id),
             "order_id": str(order_id),

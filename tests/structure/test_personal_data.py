@@ -60,8 +60,19 @@ NOT_PERSONAL = {
 }
 # Names with other meanings in logs. Values are redacted by shape, and names of people under the names of roles.
 AMBIGUOUS = {
-    *("body", "comment", "contact", "content", "id", "instructions", "label", "note"),
-    *("payload", "reason", "sender", "subject", "text"),
+    *(
+        "body",
+        "comment",
+        "contact",
+        "content",
+        "description",
+        "finding",
+        "id",
+        "instructions",
+        "label",
+        "note",
+    ),
+    *("payload", "rationale", "reason", "response", "sender", "subject", "text"),
 }
 NAMES_OF_PEOPLE = {
     "account_name",

@@ -16,6 +16,7 @@ from marketplace.catalog.promotions import banners, flash_sale_listing, listing 
 from marketplace.catalog.search import suggestions
 from marketplace.catalog.statistics import counters
 from marketplace.chat import blocked_messages, phone_exchange, queries as chat_queries
+from marketplace.disputes import cases, queries as dispute_queries, rulings, states as dispute_states
 from marketplace.health import queries as health
 from marketplace.identity import permissions, preferences
 from marketplace.identity.queries import ACCOUNT_STATUSES, ROLES
@@ -83,6 +84,13 @@ _WORDS: dict[str, Iterable[str]] = {
     "TicketCategory": severity.CATEGORIES,
     "TicketSeverity": severity.SEVERITIES,
     "TicketAuthor": ("user", "staff", "system"),
+    "DisputeStatus": sorted(dispute_states.DISPUTE.states),
+    "DisputeStatusFilter": dispute_queries.STATUS_FILTERS,
+    "DisputeReason": cases.REASONS,
+    "DesiredOutcome": cases.DESIRED_OUTCOMES,
+    "DisputeSide": ("buyer", "vendor", "system"),
+    "RulingOutcome": dispute_states.OUTCOMES,
+    "RulingState": rulings.RULING_STATES,
     "MailOutcome": ("accepted", "duplicate", "ignored"),
     "AnswerStatus": answers.STATUSES,
     "AttachmentType": attachments.CONTENT_TYPES,

@@ -104,6 +104,21 @@ class ProcessedRefund:
     clawback: ClawbackShares | None
 
 
+def price_refund(session: Session, *, order: LockedOrder, refund_request: RefundRequest) -> int:
+    """Return the amount of a refund from a locked order's escrow, in kobo.
+
+    :raises ItemsNotRefundableError: the order does not have these units left to refund
+    :raises ValidationError: amount and items disagree
+    :raises EscrowDeficitError: the amount exceeds the escrow balance
+    """
+    return _compute_refund_amount(
+        refund_request,
+        _fetch_order_lines(session, order_id=order.id),
+        available_minor=order.escrow_balance_minor,
+        limit_text=texts.ABOVE_ESCROW_BALANCE,
+    )
+
+
 def process_refund(
     session: Session,
     *,

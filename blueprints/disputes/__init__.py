@@ -1,0 +1,1 @@
+"""Routes of disputes: parties, findings and rulings."""

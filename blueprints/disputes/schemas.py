@@ -1,0 +1,231 @@
+"""Schemas of disputes and rulings."""
+
+from functools import partial
+
+from marshmallow import fields
+
+from blueprints.http.field_docs import PLACED_AT, doc
+from blueprints.http.fields import (
+    BooleanParameter,
+    Choice,
+    CursorQuery,
+    Revised,
+    Schema,
+    StrictInteger,
+    Text,
+    Timestamp,
+    UniqueList,
+    Uuid,
+)
+from marketplace.disputes import cases, queries, rulings, states
+from marketplace.kernel import demo_ids
+
+MAX_MINOR = 1_000_000_000_000
+_amount = partial(StrictInteger, minimum=1, maximum=MAX_MINOR)
+_text = partial(Text, min_length=10, max_length=cases.MAX_TEXT_LENGTH)
+
+
+class OpenDispute(Schema):
+    """A new dispute about an order."""
+
+    example_omits = frozenset({"claimed_minor"})
+
+    order_id = Uuid(required=True, metadata=doc("Order that you bought or sold.", demo_ids.DISPUTABLE_ORDER))
+    reason = Choice(*cases.REASONS, required=True, metadata=doc("Reason of the dispute.", "not_received"))
+    description = _text(
+        required=True, metadata=doc("What happened.", "The vendor marked it as shipped. It never came.")
+    )
+    desired_outcome = Choice(
+        *cases.DESIRED_OUTCOMES, required=True, metadata=doc("The outcome that you want.", cases.REFUND)
+    )
+    claimed_minor = _amount(metadata=doc("Claimed amount in kobo. Required for `partial_refund`.", 250_000))
+    item_ids = UniqueList(
+        Uuid(),
+        max_length=100,
+        load_default=list,
+        metadata=doc("Products of the order that the dispute is about. Empty means all.", []),
+    )
+
+
+class DisputeQuery(CursorQuery):
+    """Filters of disputes."""
+
+    status = Choice(
+        *queries.STATUS_FILTERS,
+        metadata=doc(
+            "Only disputes with this status. `unresolved` are all that are not over.", queries.UNRESOLVED
+        ),
+    )
+
+
+class DisputeView(Revised):
+    """A dispute."""
+
+    example_id = demo_ids.DISPUTE
+
+    number = fields.String(required=True, metadata=doc("Number for people.", "D-100001"))
+    order_id = Uuid(required=True, metadata=doc("Order of the dispute.", demo_ids.DISPUTABLE_ORDER))
+    order_number = fields.String(required=True, metadata=doc("Number of the order.", "CM-100006"))
+    opened_by = Choice(
+        "buyer",
+        "vendor",
+        "system",
+        required=True,
+        metadata=doc("Side that opened the dispute; `system` for a silent buyer.", "buyer"),
+    )
+    reason = Choice(*cases.REASONS, required=True, metadata=doc("Reason of the dispute.", "not_received"))
+    description = fields.String(
+        required=True, metadata=doc("What happened.", "The vendor marked it as shipped. It never came.")
+    )
+    desired_outcome = Choice(
+        *cases.DESIRED_OUTCOMES,
+        required=True,
+        metadata=doc("The outcome that the opener wants.", cases.REFUND),
+    )
+    claimed_minor = _amount(
+        required=True, allow_none=True, metadata=doc("Claimed amount in kobo; null for all.", None)
+    )
+    item_ids = fields.List(
+        Uuid(), required=True, metadata=doc("Products that the dispute is about. Empty means all.", [])
+    )
+    status = Choice(
+        *sorted(states.DISPUTE.states), required=True, metadata=doc("Status of the dispute.", "under_review")
+    )
+    response_due_at = Timestamp(
+        required=True, metadata=doc("Time by which the other side should respond.", PLACED_AT)
+    )
+    finding_due_at = Timestamp(required=True, metadata=doc("Target time of the first finding.", PLACED_AT))
+    ruling_due_at = Timestamp(required=True, metadata=doc("Target time of the ruling.", PLACED_AT))
+    response = fields.String(
+        required=True, allow_none=True, metadata=doc("Response of the other side; null before.", None)
+    )
+    responded_at = Timestamp(
+        required=True, allow_none=True, metadata=doc("Time of the first response; null before.", None)
+    )
+    finding = fields.String(
+        required=True, allow_none=True, metadata=doc("First finding of staff; null before.", None)
+    )
+    finding_at = Timestamp(
+        required=True, allow_none=True, metadata=doc("Time of the first finding; null before.", None)
+    )
+    buyer_minor = StrictInteger(
+        minimum=0,
+        required=True,
+        allow_none=True,
+        metadata=doc("Refund in kobo; null before the ruling.", None),
+    )
+    vendor_minor = StrictInteger(
+        minimum=0,
+        required=True,
+        allow_none=True,
+        metadata=doc("Released amount in kobo, with the platform\u2019s share; null before.", None),
+    )
+    rationale = fields.String(
+        required=True, allow_none=True, metadata=doc("Reasons of the ruling; null before.", None)
+    )
+    resolved_at = Timestamp(
+        required=True, allow_none=True, metadata=doc("Time of the ruling or withdrawal; null before.", None)
+    )
+
+
+class TimelineEntry(Schema):
+    """An entry of the timeline."""
+
+    event = fields.String(required=True, metadata=doc("What happened. More events can follow.", "opened"))
+    actor = fields.String(required=True, metadata=doc("Role of the actor.", "buyer"))
+    note = fields.String(
+        required=True, allow_none=True, metadata=doc("Details; null without any.", "not_received")
+    )
+    at = Timestamp(required=True, metadata=doc("Time of the event.", PLACED_AT))
+
+
+class DisputeDetail(DisputeView):
+    """A dispute with its timeline."""
+
+    timeline = fields.List(
+        fields.Nested(TimelineEntry), required=True, metadata=doc("Events of the dispute from the first.")
+    )
+
+
+class RespondToDispute(Schema):
+    """A response of the other side."""
+
+    response = _text(required=True, metadata=doc("Your view.", "I handed it to the hub on Monday at 10:00."))
+
+
+class WriteFinding(Schema):
+    """A first finding of staff."""
+
+    finding = _text(
+        required=True, metadata=doc("Text that both sides read.", "The hub has no record of the parcel.")
+    )
+
+
+class RuledItem(Schema):
+    """Units of a product that a split refunds."""
+
+    product_id = Uuid(required=True, metadata=doc("Product of the order.", demo_ids.PRODUCT))
+    quantity = StrictInteger(minimum=1, maximum=1_000, required=True, metadata=doc("Number of units.", 1))
+
+
+class RulingQuery(Schema):
+    """Options of a ruling."""
+
+    dry_run = BooleanParameter(
+        data_key="dryRun",
+        load_default=False,
+        metadata=doc("True shows the ledger entries and changes nothing.", True),
+    )
+
+
+class RuleOnDispute(Schema):
+    """A ruling."""
+
+    example_omits = frozenset({"items"})
+
+    outcome = Choice(*states.OUTCOMES, required=True, metadata=doc("Outcome of the ruling.", states.SPLIT))
+    buyer_amount_minor = _amount(
+        metadata=doc("Refund of a split in kobo. By default the price of the items.", 100_000)
+    )
+    items = fields.List(
+        fields.Nested(RuledItem), metadata=doc("Units that a split refunds, each at most once.", [])
+    )
+    rationale = _text(
+        required=True,
+        metadata=doc(
+            "Reasons, which both sides read.", "The item has a scratch that the listing did not show."
+        ),
+    )
+
+
+class RulingEntryView(Schema):
+    """A ledger entry."""
+
+    account = fields.String(
+        required=True, metadata=doc("Account, with the owner\u2019s id if any.", "escrow")
+    )
+    direction = Choice("debit", "credit", required=True, metadata=doc("Side of the entry.", "debit"))
+    amount_minor = _amount(required=True, metadata=doc("Amount in kobo.", 250_000))
+
+
+class RulingView(Schema):
+    """A ruling that was executed, previewed, or waits for a second officer."""
+
+    dispute_id = Uuid(required=True, metadata=doc("Dispute.", demo_ids.DISPUTE))
+    state = Choice(
+        *rulings.RULING_STATES,
+        required=True,
+        metadata=doc("`awaiting_second_officer` changes nothing yet.", rulings.EXECUTED),
+    )
+    outcome = Choice(*states.OUTCOMES, required=True, metadata=doc("Outcome of the ruling.", states.SPLIT))
+    buyer_minor = StrictInteger(minimum=0, required=True, metadata=doc("Refund in kobo.", 100_000))
+    vendor_minor = StrictInteger(
+        minimum=0,
+        required=True,
+        metadata=doc("Released amount in kobo, with the platform\u2019s share.", 150_000),
+    )
+    entries = fields.List(
+        fields.Nested(RulingEntryView),
+        required=True,
+        metadata=doc("Ledger entries. Empty while the ruling waits for a second officer."),
+    )

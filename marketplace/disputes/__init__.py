@@ -1,0 +1,1 @@
+"""Disputes between buyer and vendor: open, respond, withdraw, find and rule."""

@@ -1,0 +1,112 @@
+"""Tables of disputes."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Identity, Index, Sequence, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from marketplace.infra.db import Base, Entity, Timestamped
+
+dispute_number = Sequence("dispute_number", start=100001, metadata=Base.metadata)
+
+
+class Dispute(Timestamped, Entity):
+    """A dispute between the buyer and the vendor of an order, whose escrow is frozen until the end."""
+
+    __tablename__ = "disputes"
+    __table_args__ = (
+        CheckConstraint("opened_by IN ('buyer', 'vendor', 'system')", name="opened_by"),
+        CheckConstraint("order_status IN ('paid_escrow', 'processing', 'shipped')", name="order_status"),
+        CheckConstraint(
+            "reason IN ('not_received', 'not_as_described', 'damaged', 'wrong_item', 'buyer_unreachable', 'other')",
+            name="reason",
+        ),
+        CheckConstraint("desired_outcome IN ('refund', 'partial_refund', 'release')", name="desired_outcome"),
+        CheckConstraint("claimed_minor > 0", name="claimed_minor"),
+        CheckConstraint(
+            "status IN ('open', 'awaiting_response', 'under_review', 'resolved_buyer', 'resolved_vendor',"
+            " 'resolved_split', 'withdrawn')",
+            name="status",
+        ),
+        CheckConstraint(
+            "(resolved_at IS NOT NULL)"
+            " = (status IN ('resolved_buyer', 'resolved_vendor', 'resolved_split', 'withdrawn'))",
+            name="resolved",
+        ),
+        CheckConstraint(
+            "(status IN ('resolved_buyer', 'resolved_vendor', 'resolved_split'))"
+            " = (buyer_minor IS NOT NULL AND vendor_minor IS NOT NULL AND rationale IS NOT NULL)"
+            " AND coalesce(buyer_minor, 0) >= 0 AND coalesce(vendor_minor, 0) >= 0"
+            " AND (status <> 'resolved_buyer' OR vendor_minor = 0)"
+            " AND (status <> 'resolved_vendor' OR buyer_minor = 0)",
+            name="amounts",
+        ),
+        Index(
+            "uq_disputes_open_order", "order_id", unique=True, postgresql_where=text("resolved_at IS NULL")
+        ),
+        Index("ix_disputes_order", "order_id"),
+        Index("ix_disputes_buyer", "buyer_id", text("id DESC")),
+        Index("ix_disputes_vendor", "vendor_user_id", text("id DESC")),
+        Index("ix_disputes_due", "ruling_due_at", "id", postgresql_where=text("resolved_at IS NULL")),
+        Index("ix_disputes_status", "status", text("id DESC")),
+    )
+
+    number: Mapped[str] = mapped_column(
+        unique=True, server_default=text("'D-' || nextval('dispute_number')::text")
+    )
+    order_id: Mapped[UUID] = mapped_column(ForeignKey("orders.id"))
+    buyer_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
+    vendor_user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
+    opened_by: Mapped[str]
+    order_status: Mapped[str] = mapped_column(
+        comment="Status of the order before the dispute, for a withdrawal"
+    )
+    reason: Mapped[str] = mapped_column(info={"personal": "message"})
+    description: Mapped[str] = mapped_column(info={"personal": "message"})
+    desired_outcome: Mapped[str]
+    claimed_minor: Mapped[int | None]
+    item_ids: Mapped[list[UUID]] = mapped_column(server_default=text("'{}'"))
+    status: Mapped[str]
+    response_due_at: Mapped[datetime]
+    finding_due_at: Mapped[datetime]
+    ruling_due_at: Mapped[datetime]
+    response: Mapped[str | None] = mapped_column(info={"personal": "message"})
+    responded_at: Mapped[datetime | None]
+    finding: Mapped[str | None] = mapped_column(info={"personal": "message"})
+    finding_at: Mapped[datetime | None]
+    buyer_minor: Mapped[int | None] = mapped_column(comment="Refund of the ruling in kobo")
+    vendor_minor: Mapped[int | None] = mapped_column(
+        comment="Released amount of the ruling in kobo, with the platform's share"
+    )
+    rationale: Mapped[str | None] = mapped_column(info={"personal": "message"})
+    resolved_at: Mapped[datetime | None]
+    revision: Mapped[int] = mapped_column(server_default=text("1"))
+
+
+class DisputeEvent(Base):
+    """An entry of a dispute's timeline."""
+
+    __tablename__ = "dispute_events"
+    __table_args__ = (Index("ix_dispute_events_dispute", "dispute_id", "id"),)
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    dispute_id: Mapped[UUID] = mapped_column(ForeignKey("disputes.id"))
+    event: Mapped[str]
+    actor: Mapped[str]
+    actor_id: Mapped[UUID | None]
+    note: Mapped[str | None] = mapped_column(info={"personal": "message"})
+    at: Mapped[datetime]
+
+
+class DisputeRulingProposal(Base):
+    """A ruling that waits for a second officer."""
+
+    __tablename__ = "dispute_ruling_proposals"
+
+    dispute_id: Mapped[UUID] = mapped_column(ForeignKey("disputes.id"), primary_key=True)
+    officer_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
+    content: Mapped[dict[str, Any]]
+    proposed_at: Mapped[datetime]
+    expires_at: Mapped[datetime]

@@ -1,0 +1,26 @@
+"""State machine of disputes."""
+
+from marketplace.kernel.states import StateMachine, Transition
+
+OPEN, AWAITING_RESPONSE, UNDER_REVIEW = "open", "awaiting_response", "under_review"
+RESOLVED_BUYER, RESOLVED_VENDOR, RESOLVED_SPLIT = "resolved_buyer", "resolved_vendor", "resolved_split"
+WITHDRAWN = "withdrawn"
+
+REQUEST_RESPONSE, RESPOND, FIND, WITHDRAW = "request-response", "respond", "find", "withdraw"
+REFUND_BUYER, RELEASE_VENDOR, SPLIT = OUTCOMES = ("refund_buyer", "release_vendor", "split")
+
+_UNRESOLVED = (OPEN, AWAITING_RESPONSE, UNDER_REVIEW)
+DISPUTE = StateMachine(
+    name="dispute",
+    initial=OPEN,
+    transitions=(
+        Transition(REQUEST_RESPONSE, (OPEN,), AWAITING_RESPONSE),
+        # The other side may add to the response until the ruling.
+        Transition(RESPOND, (AWAITING_RESPONSE, UNDER_REVIEW), UNDER_REVIEW),
+        Transition(FIND, _UNRESOLVED, UNDER_REVIEW),
+        Transition(WITHDRAW, _UNRESOLVED, WITHDRAWN),
+        Transition(REFUND_BUYER, _UNRESOLVED, RESOLVED_BUYER),
+        Transition(RELEASE_VENDOR, _UNRESOLVED, RESOLVED_VENDOR),
+        Transition(SPLIT, _UNRESOLVED, RESOLVED_SPLIT),
+    ),
+)

@@ -1,0 +1,44 @@
+"""Texts of disputes."""
+
+DISPUTE_NOT_FOUND = "Dispute not found."
+ALREADY_DISPUTED = "This order has an open dispute. Write there instead."
+ITEMS_UNKNOWN = "Must be items of the order."
+CLAIM_TOO_LARGE = "Must not exceed the escrow balance ({limit})."
+CLAIM_MISSING = "Is required for a partial refund."
+OWN_DISPUTE = "You opened this dispute, so the other side responds."
+NOT_OPENER = "Only the side that opened the dispute can withdraw it."
+SAME_OFFICER = "You proposed this ruling, so another officer must confirm it."
+OTHER_RULING = (
+    "Another officer proposed a different ruling. Send the same body to confirm it, or wait until {until}."
+)
+SPLIT_AMOUNT_MISSING = "Is required for a split without items."
+AMOUNT_NOT_ALLOWED = "Is allowed for a split only."
+SPLIT_WHOLE = "Must be less than the escrow balance ({limit}). Choose refund_buyer for a full refund."
+
+REFUNDED_BY_FINANCE = "Finance refunded the order in full."
+
+OPENED_TITLE = "A dispute was opened"
+OPENED_BODY = (
+    "Dispute {number} was opened about order {order_number}. The payment is frozen. Respond within 48 hours."
+)
+RESPONDED_TITLE = "The other side responded"
+RESPONDED_BODY = "There is a response in dispute {number} about order {order_number}. Staff review the case."
+FINDING_TITLE = "Staff wrote a first finding"
+FINDING_BODY = "Staff wrote a first finding in dispute {number} about order {order_number}."
+WITHDRAWN_TITLE = "The dispute was withdrawn"
+WITHDRAWN_BODY = "Dispute {number} about order {order_number} was withdrawn. The order continues."
+RULED_TITLE = "The dispute was ruled on"
+RULED_BODY = {
+    "resolved_buyer": (
+        "Dispute {number} about order {order_number} was ruled for the buyer: {buyer} is refunded. Read the reasons"
+        " in the dispute."
+    ),
+    "resolved_vendor": (
+        "Dispute {number} about order {order_number} was ruled for the vendor: the payment is released. Read the"
+        " reasons in the dispute."
+    ),
+    "resolved_split": (
+        "Dispute {number} about order {order_number} was split: {buyer} is refunded, and the rest of the payment is"
+        " released to the vendor. Read the reasons in the dispute."
+    ),
+}
