@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from marketplace.disputes import rulings
+from marketplace.disputes import rulings, silence
 from marketplace.kernel import queues
 from marketplace.orders.operations import DISPUTED_ORDER_REFUNDED_TOPIC
 from marketplace.services import Services
@@ -58,3 +58,59 @@ def close_resolved_tickets(services: Services, _sweeper: QueueSweeper, now: date
 def handle_refund_of_disputed_order(session: Session, payload: dict[str, Any], now: datetime) -> None:
     """Resolve the dispute of an order that finance refunded in full."""
     rulings.resolve_refunded(session, order_id=UUID(payload["orderId"]), now=now)
+
+
+@periodic(
+    "remind-silent-buyers",
+    queue=queues.NOTIFICATIONS,
+    schedule="7 * * * *",
+    purpose="Remind buyers 2, 5 and 9 days after shipping to confirm the receipt",
+)
+def remind_silent_buyers(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
+    """Remind the buyers of shipped orders.
+
+    :return: the number of reminders
+    """
+    return silence.remind_silent_buyers(services.database, now=now)
+
+
+@periodic(
+    "escalate-silent-buyers",
+    queue=queues.ESCROW_RECONCILIATION,
+    schedule="11 * * * *",
+    purpose="Open a dispute for a ruling 14 days after shipping without a confirmation",
+)
+def escalate_silent_buyers(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
+    """Hand the orders of silent buyers to staff.
+
+    :return: the number of opened disputes
+    """
+    return silence.escalate_silent_buyers(services.database, now=now)
+
+
+@periodic(
+    "remind-silent-vendors",
+    queue=queues.NOTIFICATIONS,
+    schedule="9 * * * *",
+    purpose="Remind vendors of paid orders that they have not accepted for 48 hours",
+)
+def remind_silent_vendors(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
+    """Remind the vendors of unaccepted orders.
+
+    :return: the number of reminders
+    """
+    return silence.remind_silent_vendors(services.database, now=now)
+
+
+@periodic(
+    "cancel-unaccepted-orders",
+    queue=queues.ESCROW_RECONCILIATION,
+    schedule="14 * * * *",
+    purpose="Cancel and refund paid orders that no vendor accepted for 96 hours",
+)
+def cancel_unaccepted_orders(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
+    """Cancel the orders of silent vendors.
+
+    :return: the number of cancelled orders
+    """
+    return silence.cancel_unaccepted_orders(services.database, now=now)

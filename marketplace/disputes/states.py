@@ -7,6 +7,7 @@ RESOLVED_BUYER, RESOLVED_VENDOR, RESOLVED_SPLIT = "resolved_buyer", "resolved_ve
 WITHDRAWN = "withdrawn"
 
 REQUEST_RESPONSE, RESPOND, FIND, WITHDRAW = "request-response", "respond", "find", "withdraw"
+ESCALATE = "escalate"
 REFUND_BUYER, RELEASE_VENDOR, SPLIT = OUTCOMES = ("refund_buyer", "release_vendor", "split")
 
 _UNRESOLVED = (OPEN, AWAITING_RESPONSE, UNDER_REVIEW)
@@ -15,6 +16,8 @@ DISPUTE = StateMachine(
     initial=OPEN,
     transitions=(
         Transition(REQUEST_RESPONSE, (OPEN,), AWAITING_RESPONSE),
+        # A silent buyer's order goes to staff at once.
+        Transition(ESCALATE, (OPEN,), UNDER_REVIEW),
         # The other side may add to the response until the ruling.
         Transition(RESPOND, (AWAITING_RESPONSE, UNDER_REVIEW), UNDER_REVIEW),
         Transition(FIND, _UNRESOLVED, UNDER_REVIEW),

@@ -42,3 +42,23 @@ RULED_BODY = {
         " released to the vendor. Read the reasons in the dispute."
     ),
 }
+
+BUYER_REMINDER_TITLE = "Did your order arrive?"
+BUYER_REMINDER_BODY = (
+    "Order {order_number} was shipped. Confirm the receipt if you have the items, or open a dispute if something is"
+    " wrong. Without an answer, staff decide from {day} on."
+)
+SILENT_BUYER_DESCRIPTION = (
+    "The buyer has neither confirmed the receipt nor opened a dispute for 14 days after shipping."
+)
+ESCALATED_TITLE = "Staff decide about the order"
+ESCALATED_BODY = (
+    "Order {order_number} was not confirmed for 14 days, so staff decide about the payment in dispute {number}. Write"
+    " there what happened."
+)
+VENDOR_REMINDER_TITLE = "An order waits for you"
+VENDOR_REMINDER_BODY = (
+    "Order {order_number} was paid two days ago. Accept the order within two days. Otherwise, the order is cancelled"
+    " and refunded."
+)
+SILENT_VENDOR_REASON = "The vendor did not accept the order within 96 hours."

@@ -49,6 +49,7 @@ def _quiet(preference: str, names: str, *, is_marketing: bool = False) -> list[N
 _ALL = [
     NotificationKind("order_paid", "orders", carries_pin=True),
     *_kinds("orders", CHANNELS, "order_received order_expired order_cancelled order_refunded order_disputed"),
+    *_kinds("orders", CHANNELS, "order_reminder"),
     *_kinds("orders", CHANNELS, "order_clawed_back"),
     *_kinds("payments", CHANNELS, "payment_returned payment_held payment_resolved payment_taken_back"),
     *_kinds("payments", CHANNELS, "refund_processed refund_delayed refund_paid_twice"),

@@ -135,6 +135,7 @@ ORDER_CANCELLED_TITLE = "An order was cancelled"
 ORDER_CANCELLED_BY = {
     "buyer": "Order {order_number} was cancelled by the buyer.",
     "vendor": "Order {order_number} was cancelled by the vendor.",
+    "system": "Order {order_number} was cancelled because the vendor did not accept it in time.",
 }
 ORDER_CANCELLED_REFUND = (
     "{amount} is going back to your original payment method. We will notify you when the refund is sent."

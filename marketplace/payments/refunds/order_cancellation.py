@@ -12,7 +12,7 @@ from marketplace.notifications.operations import notify
 from marketplace.notifications.phrases import Phrase, say
 from marketplace.orders import operations as orders, states
 from marketplace.orders.queries import ensure_open_to
-from marketplace.orders.transitions import Actor, LockedOrder, lock_order
+from marketplace.orders.transitions import SYSTEM, Actor, LockedOrder, lock_order
 from marketplace.payments import texts
 from marketplace.payments.refunds import create
 
@@ -34,6 +34,26 @@ def cancel_order(
     order = lock_order(session, order_id=order_id)
     was_paid = order.status != states.PENDING_PAYMENT
     ensure_open_to(caller, is_paid=was_paid)
+    _cancel_locked(session, order, actor, reason=reason, now=now)
+
+
+def cancel_unaccepted_order(session: Session, *, order_id: UUID, reason: str, now: datetime) -> bool:
+    """Cancel and refund a paid order that the vendor has not accepted.
+
+    :param reason: shown to both parties
+    :return: whether the order still waited for the vendor
+    """
+    order = lock_order(session, order_id=order_id)
+    if order.status != states.PAID_ESCROW:
+        return False
+    _cancel_locked(session, order, SYSTEM, reason=reason, now=now)
+    return True
+
+
+def _cancel_locked(
+    session: Session, order: LockedOrder, actor: Actor, *, reason: str | None, now: datetime
+) -> None:
+    was_paid = order.status != states.PENDING_PAYMENT
     if was_paid or order.accepted_minor:
         create.lock_charges(session, order=order)
     orders.cancel_order(session, order=order, actor=actor, reason=reason, now=now)
@@ -44,7 +64,7 @@ def cancel_order(
             amount_minor=order.escrow_balance_minor,
             destination="gateway",
             refund_cause=create.RefundCause(
-                f"order:{order.id}:cancel", f"Cancelled by the {actor.role}.", requested_by=caller.id
+                f"order:{order.id}:cancel", f"Cancelled by the {actor.role}.", requested_by=actor.id
             ),
             now=now,
         )
