@@ -9,6 +9,7 @@ from blueprints.disputes.schemas import (
     DisputeDetail,
     DisputeQuery,
     DisputeView,
+    MakeOffer,
     OpenDispute,
     RespondToDispute,
     RuleOnDispute,
@@ -29,7 +30,7 @@ from blueprints.http import (
     SharedLimit,
     WithStatus,
 )
-from marketplace.disputes import cases, queries, rulings
+from marketplace.disputes import cases, offers, queries, rulings
 from marketplace.kernel.errors import (
     ConflictOfInterestError,
     NotFoundError,
@@ -43,6 +44,8 @@ from marketplace.payments.refunds.admin_refund import (
     ItemsNotRefundableError,
     RefundItem,
 )
+
+_OFFER_ERRORS = (cases.NotYourTurnError, IllegalTransitionError, offers.OfferNotOpenError)
 
 area = ContractBlueprint("disputes", "/api/disputes", "Disputes between buyers and vendors")
 
@@ -123,6 +126,55 @@ def withdraw_dispute(ctx: Context, dispute_id: UUID) -> dict[str, Any]:
 
 
 @area.post(
+    "/<uuid:dispute_id>/offers",
+    auth=AUTHENTICATED_ANY_STATUS,
+    limit="10/minute",
+    body=MakeOffer,
+    reply=DisputeDetail,
+    status=201,
+    raises=(IllegalTransitionError,),
+)
+def make_offer(ctx: Context, dispute_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+    """Offer a settlement: the amount that is refunded, while the rest is released. It replaces an earlier offer."""
+    offers.make_offer(
+        ctx.session,
+        dispute_id=dispute_id,
+        caller=ctx.user,
+        buyer_minor=body["buyer_amount_minor"],
+        note=body.get("note"),
+        now=ctx.now,
+    )
+    return _detail(ctx, dispute_id)
+
+
+@area.post(
+    "/<uuid:dispute_id>/offers/<uuid:offer_id>/accept",
+    auth=AUTHENTICATED_ANY_STATUS,
+    limit="10/minute",
+    reply=DisputeDetail,
+    idempotent=Idempotency.OPTIONAL,
+    raises=(*_OFFER_ERRORS, ChargedBackError),
+)
+def accept_offer(ctx: Context, dispute_id: UUID, offer_id: UUID) -> dict[str, Any]:
+    """Accept the other side's offer. The money moves at once, and the dispute is resolved."""
+    offers.accept_offer(ctx.session, dispute_id=dispute_id, offer_id=offer_id, caller=ctx.user, now=ctx.now)
+    return _detail(ctx, dispute_id)
+
+
+@area.post(
+    "/<uuid:dispute_id>/offers/<uuid:offer_id>/decline",
+    auth=AUTHENTICATED_ANY_STATUS,
+    limit="10/minute",
+    reply=DisputeDetail,
+    raises=_OFFER_ERRORS,
+)
+def decline_offer(ctx: Context, dispute_id: UUID, offer_id: UUID) -> dict[str, Any]:
+    """Decline the other side's offer. The dispute goes on."""
+    offers.decline_offer(ctx.session, dispute_id=dispute_id, offer_id=offer_id, caller=ctx.user, now=ctx.now)
+    return _detail(ctx, dispute_id)
+
+
+@area.post(
     "/<uuid:dispute_id>/findings",
     auth=DISPUTE_STAFF,
     limit="30/minute",
@@ -185,7 +237,7 @@ def rule_on_dispute(
 
 def _detail(ctx: Context, dispute_id: UUID) -> dict[str, Any]:
     detail = queries.fetch_dispute(ctx.session, caller=ctx.user, dispute_id=dispute_id)
-    return _view(detail) | {"timeline": detail.events}
+    return _view(detail) | {"timeline": detail.events, "offers": detail.offers}
 
 
 def _view(detail: queries.DisputeDetail) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from blueprints.http.field_docs import PLACED_AT, doc
 from blueprints.http.fields import (
     BooleanParameter,
     Choice,
+    Created,
     CursorQuery,
     Revised,
     Schema,
@@ -17,7 +18,7 @@ from blueprints.http.fields import (
     UniqueList,
     Uuid,
 )
-from marketplace.disputes import cases, queries, rulings, states
+from marketplace.disputes import cases, offers, queries, rulings, states
 from marketplace.kernel import demo_ids
 
 MAX_MINOR = 1_000_000_000_000
@@ -139,8 +140,46 @@ class TimelineEntry(Schema):
     at = Timestamp(required=True, metadata=doc("Time of the event.", PLACED_AT))
 
 
+class OfferView(Created):
+    """A settlement that a party offered."""
+
+    example_id = demo_ids.DISPUTE_OFFER
+
+    offered_by = Choice("buyer", "vendor", required=True, metadata=doc("Side that made the offer.", "vendor"))
+    buyer_amount_minor = StrictInteger(
+        minimum=0, required=True, attribute="buyer_minor", metadata=doc("Refund in kobo.", 100_000)
+    )
+    note = fields.String(
+        required=True, allow_none=True, metadata=doc("Words of the side; null without any.", None)
+    )
+    status = Choice(
+        *offers.OFFER_STATUSES,
+        required=True,
+        metadata=doc("`replaced` by a later offer. A pending offer ends at `expiresAt`.", offers.PENDING),
+    )
+    expires_at = Timestamp(required=True, metadata=doc("End of the offer.", PLACED_AT))
+
+
+class MakeOffer(Schema):
+    """A settlement."""
+
+    buyer_amount_minor = StrictInteger(
+        minimum=0,
+        maximum=MAX_MINOR,
+        required=True,
+        metadata=doc("Refund in kobo. The rest of the escrow is released to the vendor.", 100_000),
+    )
+    note = Text(
+        max_length=offers.MAX_NOTE_LENGTH, metadata=doc("Words to the other side.", "Let us share it.")
+    )
+
+
 class DisputeDetail(DisputeView):
-    """A dispute with its timeline."""
+    """A dispute with its timeline and offers."""
+
+    offers = fields.List(
+        fields.Nested(OfferView), required=True, metadata=doc("Settlement offers from the first.")
+    )
 
     timeline = fields.List(
         fields.Nested(TimelineEntry), required=True, metadata=doc("Events of the dispute from the first.")

@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Identity, Index, Sequence, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base, Entity, Timestamped
+from marketplace.infra.db import Base, CreatedAt, Entity, Timestamped
 
 dispute_number = Sequence("dispute_number", start=100001, metadata=Base.metadata)
 
@@ -110,3 +110,33 @@ class DisputeRulingProposal(Base):
     content: Mapped[dict[str, Any]]
     proposed_at: Mapped[datetime]
     expires_at: Mapped[datetime]
+
+
+class DisputeOffer(Entity):
+    """A settlement that a party offers. A dispute has at most one pending offer."""
+
+    __tablename__ = "dispute_offers"
+    __table_args__ = (
+        CheckConstraint("offered_by IN ('buyer', 'vendor')", name="offered_by"),
+        CheckConstraint("buyer_minor >= 0", name="buyer_minor"),
+        CheckConstraint("status IN ('pending', 'accepted', 'declined', 'replaced')", name="status"),
+        CheckConstraint("(status = 'pending') = (decided_at IS NULL)", name="decided"),
+        Index("ix_dispute_offers_dispute", "dispute_id", "id"),
+        Index(
+            "uq_dispute_offers_pending",
+            "dispute_id",
+            unique=True,
+            postgresql_where=text("status = 'pending'"),
+        ),
+    )
+
+    dispute_id: Mapped[UUID] = mapped_column(ForeignKey("disputes.id"))
+    offered_by: Mapped[str]
+    buyer_minor: Mapped[int] = mapped_column(
+        comment="Refund of the settlement in kobo; the rest of the escrow is released"
+    )
+    note: Mapped[str | None] = mapped_column(info={"personal": "message"})
+    status: Mapped[str]
+    expires_at: Mapped[datetime]
+    decided_at: Mapped[datetime | None]
+    created_at: Mapped[CreatedAt]

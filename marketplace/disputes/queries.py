@@ -9,7 +9,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from marketplace.disputes import states, texts
-from marketplace.disputes.models import Dispute, DisputeEvent
+from marketplace.disputes.models import Dispute, DisputeEvent, DisputeOffer
 from marketplace.identity.permissions import MANAGE_DISPUTES
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import found
@@ -22,11 +22,12 @@ STATUS_FILTERS = (UNRESOLVED, *sorted(states.DISPUTE.states))
 
 @dataclass(frozen=True)
 class DisputeDetail:
-    """A dispute with the number of its order and its timeline."""
+    """A dispute with the number of its order, its timeline and its offers."""
 
     dispute: Dispute
     order_number: str
     events: Sequence[DisputeEvent]
+    offers: Sequence[DisputeOffer]
 
 
 def list_disputes(session: Session, *, caller: Caller, status: str | None, page: PageRequest) -> Page:
@@ -45,7 +46,7 @@ def list_disputes(session: Session, *, caller: Caller, status: str | None, page:
     if before is not None:
         query = query.where(Dispute.id < before)
     rows = session.execute(query.order_by(Dispute.id.desc()).limit(page.limit + 1))
-    details = [DisputeDetail(dispute, number, ()) for dispute, number in rows]
+    details = [DisputeDetail(dispute, number, (), ()) for dispute, number in rows]
     return page_of(details, request=page, position_of=_position_of)
 
 
@@ -71,4 +72,7 @@ def fetch_dispute(session: Session, *, caller: Caller, dispute_id: UUID) -> Disp
     events = session.scalars(
         select(DisputeEvent).where(DisputeEvent.dispute_id == dispute_id).order_by(DisputeEvent.id)
     ).all()
-    return DisputeDetail(dispute, number, events)
+    offers = session.scalars(
+        select(DisputeOffer).where(DisputeOffer.dispute_id == dispute_id).order_by(DisputeOffer.id)
+    ).all()
+    return DisputeDetail(dispute, number, events, offers)

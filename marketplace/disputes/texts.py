@@ -62,3 +62,20 @@ VENDOR_REMINDER_BODY = (
     " and refunded."
 )
 SILENT_VENDOR_REASON = "The vendor did not accept the order within 96 hours."
+
+OFFER_NOT_FOUND = "Offer not found."
+OWN_OFFER = "You made this offer, so the other side decides."
+OFFER_NOT_OPEN = "This offer is no longer open. Read the dispute, and make a new offer."
+OFFERED_TITLE = "A settlement is offered"
+OFFERED_BODY = (
+    "The other side of dispute {number} about order {order_number} offers that {buyer} is refunded and the rest is"
+    " released. Accept or decline within 72 hours."
+)
+DECLINED_TITLE = "Your offer was declined"
+DECLINED_BODY = "Your offer in dispute {number} about order {order_number} was declined. The dispute goes on."
+SETTLED_RATIONALE = "The buyer and the vendor agreed on a settlement."
+SETTLED_TITLE = "The dispute is settled"
+SETTLED_BODY = (
+    "You agreed in dispute {number} about order {order_number}: {buyer} is refunded, and the rest of the payment is"
+    " released."
+)

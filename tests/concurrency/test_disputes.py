@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy.orm import Session
 
-from marketplace.disputes import cases, rulings
+from marketplace.disputes import cases, offers, rulings
 from marketplace.disputes.cases import Complaint
 from marketplace.identity.queries import Caller
 from marketplace.infra.db import Database
@@ -70,6 +70,16 @@ def rule_for_vendor(
     rulings.rule(session, dispute_id=dispute_id, ruling=ruling, act=act_of(officer))
 
 
+def offer_and_accept(
+    session: Session, shop: Shop, _order_id: UUID, dispute_id: UUID | None, _: Caller
+) -> None:
+    assert dispute_id is not None
+    offer = offers.make_offer(
+        session, dispute_id=dispute_id, caller=shop.vendor, buyer_minor=1_000, note=None, now=NOW
+    )
+    offers.accept_offer(session, dispute_id=dispute_id, offer_id=offer.id, caller=shop.buyer, now=NOW)
+
+
 def refund_by_finance(
     session: Session, _shop: Shop, order_id: UUID, _dispute_id: UUID | None, officer: Caller
 ) -> None:
@@ -87,6 +97,8 @@ def refund_by_finance(
         (True, rule_for_vendor, rule_for_vendor),
         (True, rule_for_vendor, refund_by_finance),
         (True, withdraw, withdraw),
+        (True, offer_and_accept, rule_for_buyer),
+        (True, offer_and_accept, offer_and_accept),
     ],
     ids=[
         "dispute and PIN",
@@ -97,6 +109,8 @@ def refund_by_finance(
         "two officers",
         "ruling and refund",
         "withdrawal twice",
+        "settlement and ruling",
+        "settlement twice",
     ],
 )
 def test_exactly_one_act_takes_effect(database: Database, is_disputed: bool, first: Act, second: Act) -> None:

@@ -366,6 +366,7 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         "conversation_id": str(uuid4()),
         "ticket_id": str(uuid4()),
         "dispute_id": str(uuid4()),
+        "offer_id": str(uuid4()),
         "reply_id": str(uuid4()),
         "view_id": str(uuid4()),
         "blocked_message_id": str(uuid4()),

@@ -134,6 +134,7 @@ REASONS = {
     "TermAlreadyBannedError": "term-already-banned",
     "AlreadyDisputedError": "already-disputed",
     "NotYourTurnError": "not-your-turn",
+    "OfferNotOpenError": "offer-not-open",
     "RulingDiffersError": "ruling-differs",
     "TitleTakenError": "title-taken",
     "TicketClosedError": "ticket-closed",

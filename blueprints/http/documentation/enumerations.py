@@ -16,7 +16,7 @@ from marketplace.catalog.promotions import banners, flash_sale_listing, listing 
 from marketplace.catalog.search import suggestions
 from marketplace.catalog.statistics import counters
 from marketplace.chat import blocked_messages, phone_exchange, queries as chat_queries
-from marketplace.disputes import cases, queries as dispute_queries, rulings, states as dispute_states
+from marketplace.disputes import cases, offers, queries as dispute_queries, rulings, states as dispute_states
 from marketplace.health import queries as health
 from marketplace.identity import permissions, preferences
 from marketplace.identity.queries import ACCOUNT_STATUSES, ROLES
@@ -89,6 +89,7 @@ _WORDS: dict[str, Iterable[str]] = {
     "DisputeReason": cases.REASONS,
     "DesiredOutcome": cases.DESIRED_OUTCOMES,
     "DisputeSide": ("buyer", "vendor", "system"),
+    "OfferStatus": offers.OFFER_STATUSES,
     "RulingOutcome": dispute_states.OUTCOMES,
     "RulingState": rulings.RULING_STATES,
     "MailOutcome": ("accepted", "duplicate", "ignored"),

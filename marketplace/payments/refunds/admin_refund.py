@@ -149,22 +149,8 @@ def process_refund(
         raise AlreadyReleasedError(texts.ESCROW_ALREADY_RELEASED.format(escrow_status=order.escrow_status))
     states.ORDER.target(order.status, states.REFUND)
     ensure_order_not_charged_back(session, order_id=order.id)
-    available_minor = order.escrow_balance_minor
-    lines = _fetch_order_lines(session, order_id=order.id)
-    amount_minor = _compute_refund_amount(
-        refund_request, lines, available_minor=available_minor, limit_text=texts.ABOVE_ESCROW_BALANCE
-    )
-    create.lock_charges(session, order=order)
-    _debit_escrow(session, order, refund_request, amount_minor, Actor("staff", act.person_id), now=act.now)
-    refunds = create.refund_order(
-        session,
-        order=order,
-        amount_minor=amount_minor,
-        destination=refund_request.destination,
-        refund_cause=create.RefundCause(
-            f"order:{order.id}:refund:{order.refunded_minor}", refund_request.reason, act.person_id
-        ),
-        now=act.now,
+    amount_minor, refunds = refund_from_escrow(
+        session, order=order, actor=Actor("staff", act.person_id), refund_request=refund_request, now=act.now
     )
     updated_order = lock_order(session, order_id=order_id)
     record_audit_entry(
@@ -176,6 +162,38 @@ def process_refund(
         before=_audit_snapshot(order),
         after=_audit_snapshot(updated_order) | _refund_audit_details(refund_request, amount_minor, refunds),
     )
+    return ProcessedRefund(updated_order, amount_minor, refunds, clawback=None)
+
+
+def refund_from_escrow(
+    session: Session, *, order: LockedOrder, actor: Actor, refund_request: RefundRequest, now: datetime
+) -> tuple[int, Sequence[Refund]]:
+    """Refund a locked order from escrow, and notify both parties.
+
+    The caller checks rights, the order's status and chargebacks.
+
+    :return: the amount in kobo, and the refunds
+    :raises ItemsNotRefundableError: the order does not have these units left to refund
+    :raises ValidationError: amount and items disagree
+    :raises EscrowDeficitError: the amount exceeds the escrow balance
+    """
+    available_minor = order.escrow_balance_minor
+    lines = _fetch_order_lines(session, order_id=order.id)
+    amount_minor = _compute_refund_amount(
+        refund_request, lines, available_minor=available_minor, limit_text=texts.ABOVE_ESCROW_BALANCE
+    )
+    create.lock_charges(session, order=order)
+    _debit_escrow(session, order, refund_request, amount_minor, actor, now=now)
+    refunds = create.refund_order(
+        session,
+        order=order,
+        amount_minor=amount_minor,
+        destination=refund_request.destination,
+        refund_cause=create.RefundCause(
+            f"order:{order.id}:refund:{order.refunded_minor}", refund_request.reason, actor.id
+        ),
+        now=now,
+    )
     _notify_parties(
         session,
         order,
@@ -183,9 +201,9 @@ def process_refund(
         amount_minor,
         lines,
         is_full=amount_minor == available_minor,
-        now=act.now,
+        now=now,
     )
-    return ProcessedRefund(updated_order, amount_minor, refunds, clawback=None)
+    return amount_minor, refunds
 
 
 def claw_back(

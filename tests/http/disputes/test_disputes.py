@@ -357,6 +357,89 @@ class TestTwoOfficers:
         assert parties.rule(dispute_id, "release_vendor", parties.make_officer()).status_code == 202
 
 
+class TestOffers:
+    def offer(self, parties: Parties, dispute_id: str, headers: Any, amount: int) -> str:
+        answer = parties.act(
+            dispute_id, "offers", headers, {"buyerAmountMinor": amount, "note": "Let us share."}
+        )
+        assert answer.status_code == 201, answer.json
+        offer_id: str = answer.json["data"]["offers"][-1]["id"]
+        return offer_id
+
+    @pytest.mark.parametrize(
+        ("share", "status", "order_status"),
+        [
+            ("none", "resolved_vendor", "delivered"),
+            ("part", "resolved_split", "delivered"),
+            ("all", "resolved_buyer", "refunded"),
+        ],
+    )
+    def test_accepted_offer_moves_the_escrow(
+        self, parties: Parties, share: str, status: str, order_status: str
+    ) -> None:
+        order_id = parties.http.shipped()
+        dispute_id = parties.opened(order_id)
+        total = parties.balances(order_id)["escrow"]
+        amount = {"none": 0, "part": 77_777, "all": total}[share]
+        offer_id = self.offer(parties, dispute_id, parties.vendor, amount)
+        assert parties.notified(parties.shop.buyer.id)[-1] == "A settlement is offered"
+        accepted = parties.act(dispute_id, f"offers/{offer_id}/accept", parties.buyer).json["data"]
+        assert (accepted["status"], accepted["buyerMinor"], accepted["vendorMinor"]) == (
+            status,
+            amount,
+            total - amount,
+        )
+        assert parties.state(order_id)[0] == order_status
+        balances = parties.balances(order_id)
+        assert balances.get("refunds_in_transit", 0) == amount
+        assert balances.get("vendor_payable", 0) + balances.get("platform_revenue", 0) == total - amount
+        again = parties.act(dispute_id, f"offers/{offer_id}/accept", parties.buyer)
+        assert_problem(again, 409, "CONCURRENCY_CONFLICT")
+        assert parties.balances(order_id) == balances
+
+    def test_own_offer_is_decided_by_the_other_side(self, parties: Parties) -> None:
+        dispute_id = parties.opened(parties.http.shipped())
+        offer_id = self.offer(parties, dispute_id, parties.buyer, 100)
+        for act in ("accept", "decline"):
+            answer = parties.act(dispute_id, f"offers/{offer_id}/{act}", parties.buyer)
+            assert assert_problem(answer, 403, "AUTH_FORBIDDEN")["reason"] == "not-your-turn"
+        stranger = parties.act(dispute_id, f"offers/{offer_id}/accept", parties.http.stranger)
+        assert_problem(stranger, 404, "RESOURCE_NOT_FOUND")
+
+    def test_declined_replaced_and_expired_offers_are_not_accepted(
+        self, parties: Parties, clock: MovableClock
+    ) -> None:
+        order_id = parties.http.shipped()
+        dispute_id = parties.opened(order_id)
+        declined = self.offer(parties, dispute_id, parties.buyer, 100)
+        parties.act(dispute_id, f"offers/{declined}/decline", parties.vendor)
+        assert parties.notified(parties.shop.buyer.id)[-1] == "Your offer was declined"
+        replaced = self.offer(parties, dispute_id, parties.buyer, 200)
+        expired = self.offer(parties, dispute_id, parties.buyer, 300)
+        clock.now = later(hours=72)
+        for offer_id in (declined, replaced, expired):
+            answer = parties.act(dispute_id, f"offers/{offer_id}/accept", parties.vendor)
+            assert assert_problem(answer, 409, "CONCURRENCY_CONFLICT")["reason"] == "offer-not-open"
+        assert parties.state(order_id) == ("disputed", "frozen")
+        shown = parties.http.get(f"{DISPUTES}/{dispute_id}", parties.buyer).json["data"]["offers"]
+        assert [offer["status"] for offer in shown] == ["declined", "replaced", "pending"]
+
+    def test_amount_is_limited_to_the_escrow(self, parties: Parties) -> None:
+        order_id = parties.http.shipped()
+        dispute_id = parties.opened(order_id)
+        total = parties.balances(order_id)["escrow"]
+        for amount in (total + 1, -1, 0.5):
+            answer = parties.act(dispute_id, "offers", parties.vendor, {"buyerAmountMinor": amount})
+            assert faults(answer) == ["buyerAmountMinor"]
+
+    def test_offers_end_with_the_dispute(self, parties: Parties) -> None:
+        dispute_id = parties.opened(parties.http.shipped())
+        offer_id = self.offer(parties, dispute_id, parties.vendor, 100)
+        parties.rule(dispute_id, "release_vendor")
+        for path, body in ((f"offers/{offer_id}/accept", None), ("offers", {"buyerAmountMinor": 1})):
+            assert_problem(parties.act(dispute_id, path, parties.buyer, body), 409, "CONCURRENCY_CONFLICT")
+
+
 def test_refund_by_finance_resolves_the_dispute(parties: Parties) -> None:
     order_id = parties.http.shipped()
     dispute_id = parties.opened(order_id)
