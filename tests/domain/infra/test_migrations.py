@@ -96,29 +96,23 @@ def test_schema_drift_is_reported(addresses: Addresses, drift: str, reported: st
         drop_database(addresses, name)
 
 
-def test_downgrade_to_base_and_upgrade_restore_schema(empty_database_url: str) -> None:
-    config = alembic_config(empty_database_url)
-    alembic.command.upgrade(config, "head")
-    first = schema(empty_database_url)
-    assert all(first[part] for part in SCHEMA if part != "types")
-    alembic.command.downgrade(config, "base")
-    assert schema(empty_database_url, without=DATA) == {part: [] for part in SCHEMA if part not in DATA}
-    alembic.command.upgrade(config, "head")
-    assert schema(empty_database_url) == first
-    assert list_differences(empty_database_url) == []
-
-
-def test_each_revision_can_be_downgraded(empty_database_url: str) -> None:
+def test_each_revision_can_be_downgraded_and_upgraded_again(empty_database_url: str) -> None:
     config = alembic_config(empty_database_url)
     scripts = list(ScriptDirectory.from_config(config).walk_revisions())
+    earlier = [schema(empty_database_url, without=DATA)]
     for script in reversed(scripts):
-        before = schema(empty_database_url, without=DATA)
         alembic.command.upgrade(config, script.revision)
-        after = schema(empty_database_url, without=DATA)
+        earlier.append(schema(empty_database_url, without=DATA))
+    newest = schema(empty_database_url)
+    assert all(newest[part] for part in SCHEMA if part != "types")
+    earlier.pop()
+    for script in scripts:
         alembic.command.downgrade(config, "-1")
-        assert schema(empty_database_url, without=DATA) == before, script.revision
-        alembic.command.upgrade(config, script.revision)
-        assert schema(empty_database_url, without=DATA) == after, script.revision
+        assert schema(empty_database_url, without=DATA) == earlier.pop(), script.revision
+    assert schema(empty_database_url, without=DATA) == {part: [] for part in SCHEMA if part not in DATA}
+    alembic.command.upgrade(config, "head")
+    assert schema(empty_database_url) == newest
+    assert list_differences(empty_database_url) == []
 
 
 def test_old_revision_is_refused_with_the_next_step(empty_database_url: str) -> None:
