@@ -14,6 +14,7 @@ from marketplace.identity.models import Profile
 from marketplace.notifications.devices import WebPushSubscription, register_device
 from marketplace.notifications.operations import notify
 from sandbox.providers.inbox.context import MAXIMUM_OUTCOMES
+from tests.support.forked_processes import Forked
 from tests.support.purchases import Shop, make_shop, paid_order, pin_of
 from tests.support.servers import dump_data
 from tests.support.service_processes import ServiceProcesses, kill
@@ -50,11 +51,19 @@ class DeliverySite:
         self.site.query("UPDATE notifications SET created_at = now()")
         return order_id
 
-    def let_a_minute_pass(self) -> None:
-        """Make the fallback to the next channel due."""
-        self.site.query(
-            "UPDATE notification_delivery_logs SET fallback_at = now() WHERE fallback_at IS NOT NULL"
+    def let_a_minute_pass(self, worker: Forked) -> None:
+        """Make the fallback to the next channel due, once the worker has recorded the attempt."""
+        self.site.wait_until(
+            lambda: self.site.query(
+                "UPDATE notification_delivery_logs SET fallback_at = now() WHERE fallback_at IS NOT NULL"
+                " RETURNING id"
+            ),
+            worker,
         )
+        self.drain_soon()
+
+    def drain_soon(self) -> None:
+        """Make the next run of the periodic task due."""
         self.site.query("UPDATE periodic_tasks SET next_run_at = now() WHERE name = 'deliver-notifications'")
 
     def finished_drains(self) -> int:
@@ -175,9 +184,9 @@ def test_pin_falls_back_to_sms_without_a_receipt(delivery: DeliverySite) -> None
     web, worker = site.web(), site.worker(QUEUE)
     site.wait_until(lambda: delivery.messages("web_push"), worker)
     assert pin not in str(delivery.messages("web_push"))
-    delivery.let_a_minute_pass()
+    delivery.let_a_minute_pass(worker)
     site.wait_until(lambda: delivery.messages("messaging"), worker)
-    delivery.let_a_minute_pass()
+    delivery.let_a_minute_pass(worker)
     site.wait_until(delivery.sms, worker)
 
     [sms] = delivery.sms()
@@ -189,8 +198,9 @@ def test_pin_falls_back_to_sms_without_a_receipt(delivery: DeliverySite) -> None
     inbox.post_webhook({"statuses": [delivered_status(attempt_id, message_id)]})
     webhooks = site.worker("webhooks")
     site.wait_until(lambda: ("messaging", "delivered", None) in delivery.attempts(), webhooks)
-    delivery.let_a_minute_pass()
-    site.wait_until(lambda: delivery.finished_drains() > 1, worker)
+    drains = delivery.finished_drains()
+    delivery.drain_soon()
+    site.wait_until(lambda: delivery.finished_drains() > drains + 1, worker)
     assert len(delivery.sms()) == 1
     assert web.running
 
