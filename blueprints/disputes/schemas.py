@@ -254,7 +254,7 @@ class RulingView(Schema):
     state = Choice(
         *rulings.RULING_STATES,
         required=True,
-        metadata=doc("`awaiting_second_officer` changes nothing yet.", rulings.EXECUTED),
+        metadata=doc("Only `executed` has moved money. `previewed` is a dry run.", rulings.EXECUTED),
     )
     outcome = Choice(*states.OUTCOMES, required=True, metadata=doc("Outcome of the ruling.", states.SPLIT))
     buyer_minor = StrictInteger(minimum=0, required=True, metadata=doc("Refund in kobo.", 100_000))

@@ -4,7 +4,7 @@ A ruling of ``SECOND_OFFICER_MINOR`` or more needs two officers, who send the sa
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
@@ -26,12 +26,18 @@ from marketplace.disputes.cases import (
 from marketplace.disputes.models import Dispute, DisputeRulingProposal
 from marketplace.infra.db import Database
 from marketplace.infra.sql.statements import Statement
-from marketplace.kernel.errors import ConflictError, SecondApproverRequiredError, ValidationError
+from marketplace.kernel.errors import (
+    ConflictError,
+    InvalidParam,
+    SecondApproverRequiredError,
+    ValidationError,
+)
 from marketplace.kernel.money import format_naira
 from marketplace.orders import operations as orders, states as order_states
 from marketplace.orders.transitions import SYSTEM, Actor, LockedOrder, lock_order
 from marketplace.payments.guards import ensure_order_not_charged_back
 from marketplace.payments.refunds.admin_refund import (
+    EscrowDeficitError,
     RefundItem,
     RefundRequest,
     price_refund,
@@ -40,7 +46,9 @@ from marketplace.payments.refunds.admin_refund import (
 
 SECOND_OFFICER_MINOR = 5_000_000
 PROPOSAL_LIFETIME = timedelta(hours=24)
-EXECUTED, AWAITING_SECOND_OFFICER = RULING_STATES = ("executed", "awaiting_second_officer")
+EXECUTED, AWAITING_SECOND_OFFICER, PREVIEWED = RULING_STATES = (
+    *("executed", "awaiting_second_officer", "previewed"),
+)
 
 
 class RulingDiffersError(ConflictError):
@@ -104,7 +112,7 @@ def preview_ruling(database: Database, *, dispute_id: UUID, ruling: Ruling, act:
         dispute, order = _lock_for_ruling(session, dispute_id, ruling, act)
         result = _execute(session, dispute, order, ruling, act)
         session.rollback()
-    return result
+    return replace(result, state=PREVIEWED)
 
 
 def rule(session: Session, *, dispute_id: UUID, ruling: Ruling, act: Act) -> RulingResult:
@@ -158,6 +166,7 @@ def _buyer_amount(session: Session, order: LockedOrder, ruling: Ruling) -> int:
     """Return the refund of a ruling in kobo.
 
     :raises ValidationError: the amount or the items do not fit the outcome
+    :raises EscrowDeficitError: the amount exceeds the escrow balance
     """
     held_minor = order.escrow_balance_minor
     if ruling.outcome != states.SPLIT:
@@ -167,6 +176,10 @@ def _buyer_amount(session: Session, order: LockedOrder, ruling: Ruling) -> int:
         return held_minor if ruling.outcome == states.REFUND_BUYER else 0
     if ruling.buyer_amount_minor is None and not ruling.items:
         raise ValidationError.of("buyerAmountMinor", texts.SPLIT_AMOUNT_MISSING)
+    if ruling.buyer_amount_minor is not None and ruling.buyer_amount_minor > held_minor:
+        # The refund's own error names a field of another body.
+        limit = texts.CLAIM_TOO_LARGE.format(limit=held_minor)
+        raise EscrowDeficitError(limit, invalid_params=[InvalidParam("buyerAmountMinor", limit)])
     buyer_minor = price_refund(session, order=order, refund_request=_refund_request(ruling))
     if buyer_minor >= held_minor:
         raise ValidationError.of("buyerAmountMinor", texts.SPLIT_WHOLE.format(limit=held_minor))

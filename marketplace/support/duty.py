@@ -41,7 +41,7 @@ _TAKE_TURN = Statement(
 def assign_next(session: Session, *, ticket: SupportTicket, now: datetime) -> None:
     """Assign a new or locked ticket to the next member of staff on duty.
 
-    If nobody is on duty, the ticket waits in the inbox, and all support staff hear of an urgent ticket.
+    If nobody is on duty, the ticket waits in the inbox, and all support staff are notified of an urgent ticket.
     """
     assignee_id: UUID | None = _TAKE_TURN.scalar(
         session, now=now, permission=MANAGE_SUPPORT, creator_id=ticket.creator_id
