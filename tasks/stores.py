@@ -1,4 +1,4 @@
-"""Background tasks of accounts and stores: decisions that end, student IDs, and figures."""
+"""Background tasks of accounts and stores: decisions that end, private files, and figures."""
 
 from datetime import datetime
 
@@ -28,7 +28,7 @@ def end_account_decisions(services: Services, _sweeper: QueueSweeper, now: datet
     "sweep-documents",
     queue=queues.AI_MODERATION,
     schedule="37 * * * *",
-    purpose="Delete student IDs that are no longer needed",
+    purpose="Delete private files that nobody uses, and student IDs that are no longer needed",
 )
 def delete_due_documents(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
     """Delete private documents whose time has passed.

@@ -19,6 +19,7 @@ from marketplace.support.tickets import (
     NewMessage,
     TicketClosedError,
     append_message,
+    change_status,
     find_response_due_at,
     notify_creator,
 )
@@ -70,7 +71,7 @@ def assign(session: Session, *, ticket_id: UUID, assignee_id: UUID | None, act: 
         raise ValidationError.of("assigneeId", texts.NOT_SUPPORT_STAFF)
     before = ticket.assignee_id
     ticket.assignee_id = assignee_id
-    _change(ticket, status if assignee_id else ticket.status, act.now)
+    change_status(ticket, status if assignee_id else ticket.status, act.now)
     _record(session, ticket, act, "assign", {"assigneeId": str(before) if before else None})
     if assignee_id not in (None, before, act.person_id):
         duty.notify_staff(
@@ -85,7 +86,7 @@ def add_note(session: Session, *, ticket_id: UUID, body: str, act: Act) -> Suppo
     :raises NotFoundError: the ticket does not exist
     """
     ticket = lock_ticket(session, ticket_id=ticket_id, act=act)
-    _change(ticket, ticket.status, act.now)
+    change_status(ticket, ticket.status, act.now)
     return append_message(
         session,
         ticket=ticket,
@@ -111,7 +112,7 @@ def reclassify(session: Session, *, ticket_id: UUID, changes: TicketChanges, act
         ticket.category = changes.category
     if changes.tags is not None:
         ticket.tags = sorted(set(changes.tags))
-    _change(ticket, ticket.status, act.now)
+    change_status(ticket, ticket.status, act.now)
     _record(session, ticket, act, "reclassify", before)
     return ticket
 
@@ -221,24 +222,18 @@ def merge(session: Session, *, ticket_id: UUID, into_id: UUID, act: Act) -> Supp
         )
     duplicate.merged_into_id = target.id
     _end(duplicate, states.CLOSE, act.now)
-    _change(target, target.status, act.now)
+    change_status(target, target.status, act.now)
     _record(session, duplicate, act, "merge", before)
     return target
 
 
 def _end(ticket: SupportTicket, trigger: str, now: datetime) -> None:
-    _change(ticket, states.TICKET.target(ticket.status, trigger), now)
+    change_status(ticket, states.TICKET.target(ticket.status, trigger), now)
     ticket.due_at = None
     if trigger == states.RESOLVE:
         ticket.resolved_at = now
     else:
         ticket.closed_at = now
-
-
-def _change(ticket: SupportTicket, status: str, now: datetime) -> None:
-    ticket.status = status
-    ticket.revision += 1
-    ticket.updated_at = now
 
 
 def _record(session: Session, ticket: SupportTicket, act: Act, action: str, before: dict[str, Any]) -> None:

@@ -235,7 +235,7 @@ def reply_as_user(
         ticket.resolved_at = None
         ticket.reopenings += 1
     ticket.due_at = due_at
-    _change(ticket, target, now)
+    change_status(ticket, target, now)
     appended = append_message(
         session, ticket=ticket, author="user", author_id=author_id, message=message, now=now
     )
@@ -258,7 +258,7 @@ def reply_as_user(
 def _reply_as_staff(
     session: Session, ticket: SupportTicket, author_id: UUID, message: NewMessage, now: datetime
 ) -> SupportTicketMessage:
-    _change(ticket, states.TICKET.target(ticket.status, states.STAFF_REPLY), now)
+    change_status(ticket, states.TICKET.target(ticket.status, states.STAFF_REPLY), now)
     ticket.due_at = None
     ticket.assignee_id = ticket.assignee_id or author_id
     ticket.first_responded_at = ticket.first_responded_at or now
@@ -327,7 +327,8 @@ def _ensure_open(session: Session, ticket: SupportTicket, *, now: datetime) -> N
         raise TicketClosedError(texts.TICKET_CLOSED)
 
 
-def _change(ticket: SupportTicket, status: str, now: datetime) -> None:
+def change_status(ticket: SupportTicket, status: str, now: datetime) -> None:
+    """Set the status of a locked ticket, also if the status stays the same."""
     ticket.status = status
     ticket.revision += 1
     ticket.updated_at = now
@@ -354,6 +355,6 @@ def rate(
     if ticket.resolved_at is None:
         raise TicketNotResolvedError(texts.NOT_RESOLVED_YET)
     ticket.rating, ticket.rating_comment, ticket.rated_at = rating, comment, now
-    _change(ticket, ticket.status, now)
+    change_status(ticket, ticket.status, now)
     session.flush()
     return ticket
