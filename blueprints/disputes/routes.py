@@ -6,10 +6,14 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from blueprints.disputes.schemas import (
+    AppealDecisionView,
+    AppealRuling,
+    DecideRulingAppeal,
     DisputeDetail,
     DisputeQuery,
     DisputeView,
     MakeOffer,
+    MarkReturnSent,
     OpenDispute,
     RespondToDispute,
     RuleOnDispute,
@@ -30,7 +34,7 @@ from blueprints.http import (
     SharedLimit,
     WithStatus,
 )
-from marketplace.disputes import cases, offers, queries, rulings
+from marketplace.disputes import appeals, cases, offers, queries, returns, rulings, second_officer
 from marketplace.kernel.errors import (
     ConflictOfInterestError,
     NotFoundError,
@@ -205,7 +209,7 @@ def write_finding(ctx: Context, dispute_id: UUID, body: dict[str, Any]) -> dict[
         EscrowDeficitError,
         IllegalTransitionError,
         ItemsNotRefundableError,
-        rulings.RulingDiffersError,
+        second_officer.RulingDiffersError,
         SecondApproverRequiredError,
     ),
 )
@@ -214,14 +218,15 @@ def rule_on_dispute(
 ) -> FinalPhase | rulings.RulingResult:
     """Rule on a dispute: refund the buyer, release to the vendor, or split by amount or items.
 
-    From \u20a650,000 in escrow a second officer must send the same body: the first answer is 202. `dryRun=true` shows
-    the ledger entries without changing anything.
+    From \u20a650,000 in escrow a second officer must send the same body: the first answer is 202. A required return
+    answers 202, too: nothing moves before the receipt. `dryRun=true` shows the ledger entries and changes nothing.
     """
     ruling = rulings.Ruling(
         outcome=body["outcome"],
         rationale=body["rationale"],
         buyer_amount_minor=body.get("buyer_amount_minor"),
         items=[RefundItem(**item) for item in body.get("items", ())],
+        return_required=body["return_required"],
     )
     if query["dry_run"]:
         return rulings.preview_ruling(
@@ -235,9 +240,111 @@ def rule_on_dispute(
     return FinalPhase(execute)
 
 
+@area.post(
+    "/<uuid:dispute_id>/return/sent",
+    auth=AUTHENTICATED_ANY_STATUS,
+    limit="10/minute",
+    body=MarkReturnSent,
+    reply=DisputeDetail,
+    raises=(cases.NotYourTurnError, returns.NoOpenReturnError),
+)
+def mark_return_sent(ctx: Context, dispute_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+    """Mark the goods as sent back, as the buyer."""
+    returns.mark_sent(
+        ctx.session,
+        dispute_id=dispute_id,
+        caller=ctx.user,
+        tracking_note=body.get("tracking_note"),
+        now=ctx.now,
+    )
+    return _detail(ctx, dispute_id)
+
+
+@area.post(
+    "/<uuid:dispute_id>/return/received",
+    auth=AUTHENTICATED_ANY_STATUS,
+    limit="10/minute",
+    reply=DisputeDetail,
+    idempotent=Idempotency.OPTIONAL,
+    raises=(
+        ChargedBackError,
+        cases.NotYourTurnError,
+        EscrowDeficitError,
+        IllegalTransitionError,
+        ItemsNotRefundableError,
+        returns.NoOpenReturnError,
+    ),
+)
+def confirm_return(ctx: Context, dispute_id: UUID) -> dict[str, Any]:
+    """Confirm the receipt of returned goods, as the vendor or staff. The ruling is executed at once."""
+    returns.confirm_return(ctx.session, dispute_id=dispute_id, caller=ctx.user, now=ctx.now)
+    return _detail(ctx, dispute_id)
+
+
+@area.post(
+    "/<uuid:dispute_id>/appeal",
+    auth=AUTHENTICATED_ANY_STATUS,
+    limit="10/minute",
+    body=AppealRuling,
+    reply=DisputeDetail,
+    status=201,
+    raises=(appeals.RulingAlreadyAppealedError, appeals.NotAppealableError),
+)
+def appeal_ruling(ctx: Context, dispute_id: UUID, body: dict[str, Any]) -> dict[str, Any]:
+    """Appeal a ruling within 72 hours, once. Another officer decides. The vendor's share stays on hold meanwhile."""
+    appeals.appeal(ctx.session, dispute_id=dispute_id, caller=ctx.user, reason=body["reason"], now=ctx.now)
+    return _detail(ctx, dispute_id)
+
+
+@area.post(
+    "/<uuid:dispute_id>/appeal/decision",
+    auth=DISPUTE_STAFF_AAL2,
+    limit="10/minute",
+    group=ProcessGroup.API,
+    body=DecideRulingAppeal,
+    reply=AppealDecisionView,
+    idempotent=Idempotency.OPTIONAL,
+    phased=True,
+    further_statuses=(202,),
+    raises=(
+        appeals.NoPendingAppealError,
+        ChargedBackError,
+        ConflictOfInterestError,
+        EscrowDeficitError,
+        second_officer.RulingDiffersError,
+        SecondApproverRequiredError,
+    ),
+)
+def decide_ruling_appeal(ctx: Context, dispute_id: UUID, body: dict[str, Any]) -> FinalPhase:
+    """Decide an appeal, as an officer who did not rule. A granted amount is clawed back, or paid by the platform.
+
+    From \u20a650,000 a second officer must send the same body: the first answer is 202.
+    """
+    decision = appeals.AppealDecision(
+        decision=body["decision"], rationale=body["rationale"], amount_minor=body.get("amount_minor")
+    )
+
+    def execute(session: Session) -> dict[str, Any] | WithStatus:
+        executed = appeals.decide_appeal(session, dispute_id=dispute_id, decision=decision, act=ctx.act)
+        view = {
+            "dispute_id": dispute_id,
+            "state": rulings.EXECUTED if executed else rulings.AWAITING_SECOND_OFFICER,
+            "decision": decision.decision,
+            "amount_minor": decision.amount_minor,
+        }
+        return view if executed else WithStatus(view, 202)
+
+    return FinalPhase(execute)
+
+
 def _detail(ctx: Context, dispute_id: UUID) -> dict[str, Any]:
     detail = queries.fetch_dispute(ctx.session, caller=ctx.user, dispute_id=dispute_id)
-    return _view(detail) | {"timeline": detail.events, "offers": detail.offers}
+    return _view(detail) | {
+        "timeline": detail.events,
+        "offers": detail.offers,
+        "goods_return": detail.goods_return,
+        "appeal": detail.appeal,
+    }
 
 
 def _view(detail: queries.DisputeDetail) -> dict[str, Any]:

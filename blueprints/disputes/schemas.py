@@ -12,13 +12,14 @@ from blueprints.http.fields import (
     CursorQuery,
     Revised,
     Schema,
+    StrictBoolean,
     StrictInteger,
     Text,
     Timestamp,
     UniqueList,
     Uuid,
 )
-from marketplace.disputes import cases, offers, queries, rulings, states
+from marketplace.disputes import appeals, cases, offers, queries, returns, rulings, states
 from marketplace.kernel import demo_ids
 
 MAX_MINOR = 1_000_000_000_000
@@ -174,13 +175,66 @@ class MakeOffer(Schema):
     )
 
 
+class ReturnView(Schema):
+    """A return of goods that a ruling requires."""
+
+    status = Choice(
+        *states.RETURN_STATUSES,
+        required=True,
+        metadata=doc("`cancelled` by another end of the dispute.", states.RETURN_REQUESTED),
+    )
+    send_due_at = Timestamp(required=True, metadata=doc("Time by which the buyer should send.", PLACED_AT))
+    tracking_note = fields.String(
+        required=True, allow_none=True, metadata=doc("Words of the buyer; null without any.", None)
+    )
+    sent_at = Timestamp(
+        required=True, allow_none=True, metadata=doc("Time when the buyer sent; null before.", None)
+    )
+    received_at = Timestamp(
+        required=True, allow_none=True, metadata=doc("Time of the receipt; null before.", None)
+    )
+
+
+class RulingAppealView(Schema):
+    """An appeal against the ruling."""
+
+    appealed_by = Choice("buyer", "vendor", required=True, metadata=doc("Side that appealed.", "buyer"))
+    reason = fields.String(
+        required=True, metadata=doc("Reasons of the side.", "The scratch covers half of the screen.")
+    )
+    status = Choice(
+        *appeals.APPEAL_STATUSES, required=True, metadata=doc("Status of the appeal.", appeals.PENDING)
+    )
+    decision_due_at = Timestamp(required=True, metadata=doc("Target time of the decision.", PLACED_AT))
+    amount_minor = _amount(
+        required=True,
+        allow_none=True,
+        metadata=doc("Amount in kobo that the side receives in addition; null if none.", None),
+    )
+    rationale = fields.String(
+        required=True, allow_none=True, metadata=doc("Reasons of the decision; null before.", None)
+    )
+    decided_at = Timestamp(
+        required=True, allow_none=True, metadata=doc("Time of the decision; null before.", None)
+    )
+
+
 class DisputeDetail(DisputeView):
-    """A dispute with its timeline and offers."""
+    """A dispute with its timeline, offers, return and appeal."""
 
     offers = fields.List(
         fields.Nested(OfferView), required=True, metadata=doc("Settlement offers from the first.")
     )
-
+    goods_return = fields.Nested(
+        ReturnView,
+        required=True,
+        allow_none=True,
+        data_key="return",
+        metadata=doc("Return of the goods; null if no ruling required it.", None),
+    )
+    appeal = fields.Nested(
+        RulingAppealView, required=True, allow_none=True, metadata=doc("Appeal; null without.", None)
+    )
     timeline = fields.List(
         fields.Nested(TimelineEntry), required=True, metadata=doc("Events of the dispute from the first.")
     )
@@ -229,11 +283,60 @@ class RuleOnDispute(Schema):
     items = fields.List(
         fields.Nested(RuledItem), metadata=doc("Units that a split refunds, each at most once.", [])
     )
+    return_required = StrictBoolean(
+        load_default=False,
+        metadata=doc("True moves nothing before the vendor has received the goods.", False),
+    )
     rationale = _text(
         required=True,
         metadata=doc(
             "Reasons, which both sides read.", "The item has a scratch that the listing did not show."
         ),
+    )
+
+
+class MarkReturnSent(Schema):
+    """A note about goods that the buyer sent back."""
+
+    tracking_note = Text(
+        max_length=returns.MAX_NOTE_LENGTH,
+        metadata=doc("Where the vendor finds the goods.", "Left at the Moremi hub, shelf 4."),
+    )
+
+
+class AppealRuling(Schema):
+    """An appeal."""
+
+    reason = _text(required=True, metadata=doc("Your reasons.", "The scratch covers half of the screen."))
+
+
+class DecideRulingAppeal(Schema):
+    """A decision about an appeal."""
+
+    decision = Choice(
+        *appeals.DECISIONS, required=True, metadata=doc("`rejected` lets the ruling stand.", appeals.GRANTED)
+    )
+    amount_minor = _amount(
+        metadata=doc("Amount in kobo for the appealing side. Required for `granted`.", 50_000)
+    )
+    rationale = _text(
+        required=True, metadata=doc("Reasons, which both sides read.", "The picture shows the scratch.")
+    )
+
+
+class AppealDecisionView(Schema):
+    """A decision about an appeal that was executed, or waits for a second officer."""
+
+    dispute_id = Uuid(required=True, metadata=doc("Dispute.", demo_ids.DISPUTE))
+    state = Choice(
+        rulings.EXECUTED,
+        rulings.AWAITING_SECOND_OFFICER,
+        required=True,
+        metadata=doc("Only `executed` has decided the appeal.", rulings.EXECUTED),
+    )
+    decision = Choice(*appeals.DECISIONS, required=True, metadata=doc("The decision.", appeals.GRANTED))
+    amount_minor = _amount(
+        required=True, allow_none=True, metadata=doc("Amount in kobo; null for a rejection.", 50_000)
     )
 
 
@@ -248,7 +351,7 @@ class RulingEntryView(Schema):
 
 
 class RulingView(Schema):
-    """A ruling that was executed, previewed, or waits for a second officer."""
+    """A ruling that was executed, previewed, or waits for a second officer or a return."""
 
     dispute_id = Uuid(required=True, metadata=doc("Dispute.", demo_ids.DISPUTE))
     state = Choice(
@@ -266,5 +369,5 @@ class RulingView(Schema):
     entries = fields.List(
         fields.Nested(RulingEntryView),
         required=True,
-        metadata=doc("Ledger entries. Empty while the ruling waits for a second officer."),
+        metadata=doc("Ledger entries. Empty while the ruling waits."),
     )

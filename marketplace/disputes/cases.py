@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.disputes import states, texts
+from marketplace.disputes.closing import change_status, end_case
 from marketplace.disputes.models import Dispute, DisputeEvent
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import (
@@ -201,8 +202,7 @@ def withdraw(session: Session, *, dispute_id: UUID, caller: Caller, now: datetim
     role = party_role(dispute, caller)
     if role != dispute.opened_by:
         raise NotYourTurnError(texts.NOT_OPENER)
-    change_status(dispute, states.DISPUTE.target(dispute.status, states.WITHDRAW), now)
-    dispute.resolved_at = now
+    end_case(session, dispute, trigger=states.WITHDRAW, now=now)
     session.flush()
     orders.resume_order(
         session, order=order, status=dispute.order_status, actor=Actor(role, caller.id), now=now
@@ -246,17 +246,15 @@ def write_finding(session: Session, *, dispute_id: UUID, finding: str, act: Act)
         after={"status": dispute.status, "finding": finding},
     )
     if is_first:
-        for user_id in (dispute.buyer_id, dispute.vendor_user_id):
-            notify_party(
-                session,
-                dispute,
-                order,
-                user_id=user_id,
-                title=texts.FINDING_TITLE,
-                body=texts.FINDING_BODY,
-                cause="finding",
-                now=act.now,
-            )
+        notify_parties(
+            session,
+            dispute,
+            order,
+            title=texts.FINDING_TITLE,
+            body=texts.FINDING_BODY,
+            cause="finding",
+            now=act.now,
+        )
     return dispute
 
 
@@ -267,13 +265,6 @@ def ensure_not_party(dispute: Dispute, act: Act) -> None:
     """
     if act.person_id in (dispute.buyer_id, dispute.vendor_user_id):
         raise ConflictOfInterestError("You are a party to this dispute, so another officer must decide.")
-
-
-def change_status(dispute: Dispute, status: str, now: datetime) -> None:
-    """Set the status of a locked dispute."""
-    dispute.status = status
-    dispute.revision += 1
-    dispute.updated_at = now
 
 
 def record_event(
@@ -314,3 +305,21 @@ def notify_party(
         cause=f"dispute:{dispute.id}:{cause}",
         now=now,
     )
+
+
+def notify_parties(
+    session: Session,
+    dispute: Dispute,
+    order: LockedOrder,
+    *,
+    title: str,
+    body: str,
+    cause: str,
+    now: datetime,
+    **values: str,
+) -> None:
+    """Notify both parties of an event of a dispute. The parameters are those of ``notify_party``."""
+    for user_id in (dispute.buyer_id, dispute.vendor_user_id):
+        notify_party(
+            session, dispute, order, user_id=user_id, title=title, body=body, cause=cause, now=now, **values
+        )

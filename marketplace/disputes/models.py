@@ -81,6 +81,9 @@ class Dispute(Timestamped, Entity):
         comment="Released amount of the ruling in kobo, with the platform's share"
     )
     rationale: Mapped[str | None] = mapped_column(info={"personal": "message"})
+    officer_ids: Mapped[list[UUID]] = mapped_column(
+        server_default=text("'{}'"), comment="Officers of the ruling, who do not decide the appeal"
+    )
     resolved_at: Mapped[datetime | None]
     revision: Mapped[int] = mapped_column(server_default=text("1"))
 
@@ -138,5 +141,58 @@ class DisputeOffer(Entity):
     note: Mapped[str | None] = mapped_column(info={"personal": "message"})
     status: Mapped[str]
     expires_at: Mapped[datetime]
+    decided_at: Mapped[datetime | None]
+    created_at: Mapped[CreatedAt]
+
+
+class DisputeReturn(Base):
+    """A return of goods that a ruling requires, with the ruling that is executed at the receipt."""
+
+    __tablename__ = "dispute_returns"
+    __table_args__ = (
+        CheckConstraint("status IN ('requested', 'sent', 'received', 'cancelled')", name="status"),
+        CheckConstraint(
+            "(status = 'received') = (received_at IS NOT NULL) AND (status <> 'sent' OR sent_at IS NOT NULL)",
+            name="times",
+        ),
+    )
+
+    dispute_id: Mapped[UUID] = mapped_column(ForeignKey("disputes.id"), primary_key=True)
+    ruling: Mapped[dict[str, Any]] = mapped_column(comment="Ruling that is executed at the receipt")
+    officer_ids: Mapped[list[UUID]]
+    status: Mapped[str]
+    send_due_at: Mapped[datetime]
+    tracking_note: Mapped[str | None] = mapped_column(info={"personal": "message"})
+    sent_at: Mapped[datetime | None]
+    received_at: Mapped[datetime | None]
+    created_at: Mapped[CreatedAt]
+
+
+class DisputeAppeal(Base):
+    """The appeal of a party against a ruling. A dispute has at most one."""
+
+    __tablename__ = "dispute_appeals"
+    __table_args__ = (
+        CheckConstraint("appealed_by IN ('buyer', 'vendor')", name="appealed_by"),
+        CheckConstraint("status IN ('pending', 'granted', 'rejected')", name="status"),
+        CheckConstraint(
+            "(status = 'pending') = (decided_at IS NULL) AND (status = 'pending') = (rationale IS NULL)",
+            name="decided",
+        ),
+        CheckConstraint(
+            "(status = 'granted') = (amount_minor IS NOT NULL) AND amount_minor > 0", name="amount"
+        ),
+        Index("ix_dispute_appeals_due", "decision_due_at", postgresql_where=text("status = 'pending'")),
+    )
+
+    dispute_id: Mapped[UUID] = mapped_column(ForeignKey("disputes.id"), primary_key=True)
+    appealed_by: Mapped[str]
+    reason: Mapped[str] = mapped_column(info={"personal": "message"})
+    status: Mapped[str]
+    decision_due_at: Mapped[datetime]
+    amount_minor: Mapped[int | None] = mapped_column(
+        comment="Kobo that the appealing side receives in addition to the ruling"
+    )
+    rationale: Mapped[str | None] = mapped_column(info={"personal": "message"})
     decided_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]

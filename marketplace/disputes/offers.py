@@ -3,26 +3,25 @@
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import delete, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from marketplace.disputes import states, texts
 from marketplace.disputes.cases import (
     NotYourTurnError,
-    change_status,
     lock_case,
+    notify_parties,
     notify_party,
     party_role,
     record_event,
 )
-from marketplace.disputes.models import Dispute, DisputeOffer, DisputeRulingProposal
+from marketplace.disputes.closing import Division, divide_escrow
+from marketplace.disputes.models import Dispute, DisputeOffer
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import ConflictError, ValidationError, found
 from marketplace.kernel.money import format_naira
-from marketplace.orders import operations as orders, states as order_states
-from marketplace.orders.transitions import Actor, LockedOrder, lock_order
-from marketplace.payments.guards import ensure_order_not_charged_back
-from marketplace.payments.refunds.admin_refund import RefundRequest, refund_from_escrow
+from marketplace.orders import states as order_states
+from marketplace.orders.transitions import Actor, LockedOrder
 
 OFFER_LIFETIME = timedelta(hours=72)
 PENDING, ACCEPTED, DECLINED, REPLACED = OFFER_STATUSES = ("pending", "accepted", "declined", "replaced")
@@ -93,46 +92,36 @@ def accept_offer(
     :raises NotYourTurnError: the caller made the offer
     :raises OfferNotOpenError: the offer was decided, replaced or has expired
     :raises IllegalTransitionError: the dispute is resolved or withdrawn
-    :raises ChargedBackError: the buyer's bank disputes the payment or has returned it
+    :raises ChargedBackError: the buyer's bank has not decided about the payment yet
     """
     dispute, order, offer, role = _lock_offer(session, dispute_id, offer_id, caller, now)
-    ensure_order_not_charged_back(session, order_id=order.id)
     held_minor, actor = order.escrow_balance_minor, Actor(role, caller.id)
     if offer.buyer_minor > held_minor:
         raise OfferNotOpenError(texts.OFFER_NOT_OPEN)
-    if offer.buyer_minor:
-        request = RefundRequest("gateway", texts.SETTLED_RATIONALE, offer.buyer_minor)
-        refund_from_escrow(session, order=order, actor=actor, refund_request=request, now=now)
-    if offer.buyer_minor < held_minor:
-        orders.release_by_ruling(
-            session,
-            order=lock_order(session, order_id=order.id) if offer.buyer_minor else order,
-            actor=actor,
-            note=texts.SETTLED_RATIONALE,
-            now=now,
-        )
     outcome = states.SPLIT
     if offer.buyer_minor in (0, held_minor):
         outcome = states.RELEASE_VENDOR if offer.buyer_minor == 0 else states.REFUND_BUYER
-    change_status(dispute, states.DISPUTE.target(dispute.status, outcome), now)
-    dispute.resolved_at, dispute.rationale = now, texts.SETTLED_RATIONALE
-    dispute.buyer_minor, dispute.vendor_minor = offer.buyer_minor, held_minor - offer.buyer_minor
+    divide_escrow(
+        session,
+        dispute,
+        order,
+        division=Division(outcome, texts.SETTLED_RATIONALE, offer.buyer_minor),
+        actor=actor,
+        now=now,
+    )
     offer.status, offer.decided_at = ACCEPTED, now
-    session.execute(delete(DisputeRulingProposal).where(DisputeRulingProposal.dispute_id == dispute.id))
     session.flush()
     record_event(session, dispute, "offer_accepted", actor, note=format_naira(offer.buyer_minor), now=now)
-    for user_id in (dispute.buyer_id, dispute.vendor_user_id):
-        notify_party(
-            session,
-            dispute,
-            order,
-            user_id=user_id,
-            title=texts.SETTLED_TITLE,
-            body=texts.SETTLED_BODY,
-            cause="settled",
-            now=now,
-            buyer=format_naira(offer.buyer_minor),
-        )
+    notify_parties(
+        session,
+        dispute,
+        order,
+        title=texts.SETTLED_TITLE,
+        body=texts.SETTLED_BODY,
+        cause="settled",
+        now=now,
+        buyer=format_naira(offer.buyer_minor),
+    )
     return offer
 
 

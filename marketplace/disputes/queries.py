@@ -9,7 +9,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from marketplace.disputes import states, texts
-from marketplace.disputes.models import Dispute, DisputeEvent, DisputeOffer
+from marketplace.disputes.models import Dispute, DisputeAppeal, DisputeEvent, DisputeOffer, DisputeReturn
 from marketplace.identity.permissions import MANAGE_DISPUTES
 from marketplace.identity.queries import Caller
 from marketplace.kernel.errors import found
@@ -28,6 +28,8 @@ class DisputeDetail:
     order_number: str
     events: Sequence[DisputeEvent]
     offers: Sequence[DisputeOffer]
+    goods_return: DisputeReturn | None = None
+    appeal: DisputeAppeal | None = None
 
 
 def list_disputes(session: Session, *, caller: Caller, status: str | None, page: PageRequest) -> Page:
@@ -75,4 +77,11 @@ def fetch_dispute(session: Session, *, caller: Caller, dispute_id: UUID) -> Disp
     offers = session.scalars(
         select(DisputeOffer).where(DisputeOffer.dispute_id == dispute_id).order_by(DisputeOffer.id)
     ).all()
-    return DisputeDetail(dispute, number, events, offers)
+    return DisputeDetail(
+        dispute,
+        number,
+        events,
+        offers,
+        session.get(DisputeReturn, dispute_id, populate_existing=True),
+        session.get(DisputeAppeal, dispute_id, populate_existing=True),
+    )

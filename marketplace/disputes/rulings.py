@@ -1,6 +1,7 @@
 """Rulings of staff: refund the buyer, release to the vendor, or split, with the ledger entries in the same transaction.
 
-A ruling of ``SECOND_OFFICER_MINOR`` or more needs two officers, who send the same ruling.
+A ruling of ``SECOND_OFFICER_MINOR`` or more needs two officers, who send the same ruling. A ruling that requires a
+return of the goods moves nothing before the receipt.
 """
 
 from collections.abc import Sequence
@@ -10,51 +11,43 @@ from typing import Any, Literal
 from uuid import UUID
 
 import orjson
-from sqlalchemy import delete, text
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.disputes import states, texts
 from marketplace.disputes.cases import (
-    change_status,
     ensure_not_party,
     find_open_dispute,
     lock_case,
+    notify_parties,
     notify_party,
     record_event,
 )
-from marketplace.disputes.models import Dispute, DisputeRulingProposal
+from marketplace.disputes.closing import Division, divide_escrow, end_case
+from marketplace.disputes.models import Dispute, DisputeReturn
+from marketplace.disputes.second_officer import SECOND_OFFICER_MINOR, confirm_decision
 from marketplace.infra.db import Database
 from marketplace.infra.sql.statements import Statement
-from marketplace.kernel.errors import (
-    ConflictError,
-    InvalidParam,
-    SecondApproverRequiredError,
-    ValidationError,
-)
+from marketplace.kernel.errors import InvalidParam, ValidationError
 from marketplace.kernel.money import format_naira
-from marketplace.orders import operations as orders, states as order_states
+from marketplace.orders import states as order_states
+from marketplace.orders.pricing import split_escrow
 from marketplace.orders.transitions import SYSTEM, Actor, LockedOrder, lock_order
-from marketplace.payments.guards import ensure_order_not_charged_back
+from marketplace.payments.guards import ensure_no_open_chargeback
 from marketplace.payments.refunds.admin_refund import (
     EscrowDeficitError,
     RefundItem,
     RefundRequest,
     price_refund,
-    process_refund,
 )
+from marketplace.payouts.share_holds import hold_share
 
-SECOND_OFFICER_MINOR = 5_000_000
-PROPOSAL_LIFETIME = timedelta(hours=24)
-EXECUTED, AWAITING_SECOND_OFFICER, PREVIEWED = RULING_STATES = (
-    *("executed", "awaiting_second_officer", "previewed"),
+APPEAL_TIME = timedelta(hours=72)
+RETURN_TIME = timedelta(days=5)
+EXECUTED, AWAITING_SECOND_OFFICER, AWAITING_RETURN, PREVIEWED = RULING_STATES = (
+    *("executed", "awaiting_second_officer", "awaiting_return", "previewed"),
 )
-
-
-class RulingDiffersError(ConflictError):
-    """Another officer proposed a different ruling."""
-
-    reason = "ruling-differs"
 
 
 @dataclass(frozen=True)
@@ -64,18 +57,26 @@ class Ruling:
     :ivar outcome: one of ``states.OUTCOMES``
     :ivar buyer_amount_minor: the refund of a split in kobo; none for the price of the items
     :ivar items: refunded units of a split
+    :ivar return_required: whether the buyer must return the goods before anything moves
     """
 
     outcome: str
     rationale: str
     buyer_amount_minor: int | None = None
     items: Sequence[RefundItem] = ()
+    return_required: bool = False
 
     @property
     def content(self) -> dict[str, Any]:
-        """The ruling as JSON, to compare the bodies of two officers."""
+        """The ruling as JSON, to compare the bodies of two officers and to keep the ruling until a receipt."""
         content: dict[str, Any] = orjson.loads(orjson.dumps(asdict(self)))
         return content
+
+    @classmethod
+    def parse(cls, content: dict[str, Any]) -> "Ruling":
+        """Parse the ``content`` of a ruling."""
+        items = [RefundItem(UUID(item["product_id"]), item["quantity"]) for item in content["items"]]
+        return cls(**content | {"items": items})
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class RulingEntry:
 
 @dataclass(frozen=True)
 class RulingResult:
-    """A ruling that was executed, proposed or previewed. Amounts are kobo.
+    """A ruling that was executed, proposed or previewed, or waits for a return. Amounts are kobo.
 
     :ivar state: one of ``RULING_STATES``
     :ivar vendor_minor: the released amount, of which the platform keeps its share
@@ -100,7 +101,7 @@ class RulingResult:
     outcome: str
     buyer_minor: int
     vendor_minor: int
-    entries: Sequence[RulingEntry]
+    entries: Sequence[RulingEntry] = ()
 
 
 def preview_ruling(database: Database, *, dispute_id: UUID, ruling: Ruling, act: Act) -> RulingResult:
@@ -110,43 +111,49 @@ def preview_ruling(database: Database, *, dispute_id: UUID, ruling: Ruling, act:
     """
     with database.transaction() as session:
         dispute, order = _lock_for_ruling(session, dispute_id, ruling, act)
-        result = _execute(session, dispute, order, ruling, act)
+        result = execute_ruling(session, dispute, order, ruling=ruling, officer_ids=[], now=act.now)
         session.rollback()
     return replace(result, state=PREVIEWED)
 
 
 def rule(session: Session, *, dispute_id: UUID, ruling: Ruling, act: Act) -> RulingResult:
-    """Rule on a dispute. A large ruling waits for a second officer.
+    """Rule on a dispute. A large ruling waits for a second officer, and a return for the receipt of the goods.
 
     Rows are locked in this sequence: the order with its escrow, the dispute, charges, balances.
 
     :raises NotFoundError: the dispute does not exist
     :raises ConflictOfInterestError: the officer is a party
     :raises IllegalTransitionError: the dispute is resolved or withdrawn
-    :raises ValidationError: the amount or the items do not fit
+    :raises ValidationError: the amount, the items or the return do not fit
     :raises ItemsNotRefundableError: the order does not have these units left to refund
     :raises EscrowDeficitError: the amount exceeds the escrow balance
-    :raises ChargedBackError: the buyer's bank disputes the payment or has returned it
+    :raises ChargedBackError: the buyer's bank has not decided about the payment yet
     :raises SecondApproverRequiredError: the officer proposed this ruling
     :raises RulingDiffersError: another officer proposed a different ruling
     """
     dispute, order = _lock_for_ruling(session, dispute_id, ruling, act)
-    if order.escrow_balance_minor >= SECOND_OFFICER_MINOR and not _is_confirmed(
-        session, dispute, ruling, act
-    ):
-        buyer_minor = _buyer_amount(session, order, ruling)
-        record_event(
-            session, dispute, "ruling_proposed", Actor("staff", act.person_id), note=None, now=act.now
-        )
-        return RulingResult(
-            dispute.id,
-            AWAITING_SECOND_OFFICER,
-            ruling.outcome,
-            buyer_minor,
-            order.escrow_balance_minor - buyer_minor,
-            (),
-        )
-    return _execute(session, dispute, order, ruling, act)
+    actor, officer_ids = Actor("staff", act.person_id), [act.person_id]
+    if order.escrow_balance_minor >= SECOND_OFFICER_MINOR:
+        proposer_id = confirm_decision(session, dispute, content=ruling.content, act=act)
+        if proposer_id is None:
+            record_event(session, dispute, "ruling_proposed", actor, note=None, now=act.now)
+            return _describe(session, dispute, order, ruling, AWAITING_SECOND_OFFICER)
+        officer_ids.insert(0, proposer_id)
+    before = {"status": dispute.status}
+    if ruling.return_required:
+        result = _request_return(session, dispute, order, ruling, officer_ids=officer_ids, act=act)
+    else:
+        result = execute_ruling(session, dispute, order, ruling=ruling, officer_ids=officer_ids, now=act.now)
+    record_audit_entry(
+        session,
+        act=act,
+        action="dispute.rule",
+        target_type="dispute",
+        target_id=str(dispute.id),
+        before=before,
+        after={"status": dispute.status, **ruling.content, "buyerMinor": result.buyer_minor},
+    )
+    return result
 
 
 def _lock_for_ruling(
@@ -157,7 +164,9 @@ def _lock_for_ruling(
     states.DISPUTE.target(dispute.status, ruling.outcome)
     # Finance may have refunded the order, which resolves the dispute a moment later.
     order_states.ORDER.target(order.status, order_states.RULE_FOR_VENDOR)
-    ensure_order_not_charged_back(session, order_id=order.id)
+    ensure_no_open_chargeback(session, order_id=order.id)
+    if ruling.return_required and (ruling.outcome == states.RELEASE_VENDOR or order.shipped_at is None):
+        raise ValidationError.of("returnRequired", texts.NOTHING_TO_RETURN)
     _buyer_amount(session, order, ruling)
     return dispute, order
 
@@ -180,44 +189,69 @@ def _buyer_amount(session: Session, order: LockedOrder, ruling: Ruling) -> int:
         # The refund's own error names a field of another body.
         limit = texts.CLAIM_TOO_LARGE.format(limit=held_minor)
         raise EscrowDeficitError(limit, invalid_params=[InvalidParam("buyerAmountMinor", limit)])
-    buyer_minor = price_refund(session, order=order, refund_request=_refund_request(ruling))
+    request = RefundRequest("gateway", ruling.rationale, ruling.buyer_amount_minor, ruling.items)
+    buyer_minor = price_refund(session, order=order, refund_request=request)
     if buyer_minor >= held_minor:
         raise ValidationError.of("buyerAmountMinor", texts.SPLIT_WHOLE.format(limit=held_minor))
     return buyer_minor
 
 
-def _refund_request(ruling: Ruling) -> RefundRequest:
-    return RefundRequest(
-        destination="gateway",
-        reason=ruling.rationale,
-        amount_minor=ruling.buyer_amount_minor,
-        items=ruling.items,
+def _describe(
+    session: Session, dispute: Dispute, order: LockedOrder, ruling: Ruling, state: str
+) -> RulingResult:
+    """Describe a ruling that has moved nothing yet."""
+    buyer_minor = _buyer_amount(session, order, ruling)
+    return RulingResult(
+        dispute.id, state, ruling.outcome, buyer_minor, order.escrow_balance_minor - buyer_minor
     )
 
 
-def _is_confirmed(session: Session, dispute: Dispute, ruling: Ruling, act: Act) -> bool:
-    """Return whether another officer proposed the same ruling, or store the first proposal."""
-    proposal = session.get(DisputeRulingProposal, dispute.id, with_for_update=True, populate_existing=True)
-    if proposal is not None and proposal.expires_at > act.now:
-        if proposal.officer_id == act.person_id:
-            raise SecondApproverRequiredError(texts.SAME_OFFICER)
-        if proposal.content != ruling.content:
-            raise RulingDiffersError(
-                texts.OTHER_RULING.format(until=f"{proposal.expires_at:%Y-%m-%d %H:%M} UTC")
-            )
-        return True
-    session.execute(delete(DisputeRulingProposal).where(DisputeRulingProposal.dispute_id == dispute.id))
-    session.add(
-        DisputeRulingProposal(
+def _request_return(
+    session: Session,
+    dispute: Dispute,
+    order: LockedOrder,
+    ruling: Ruling,
+    *,
+    officer_ids: list[UUID],
+    act: Act,
+) -> RulingResult:
+    """Keep a ruling until the receipt of the goods. A later ruling replaces an earlier one."""
+    due_at = act.now + RETURN_TIME
+    session.merge(
+        DisputeReturn(
             dispute_id=dispute.id,
-            officer_id=act.person_id,
-            content=ruling.content,
-            proposed_at=act.now,
-            expires_at=act.now + PROPOSAL_LIFETIME,
+            ruling=ruling.content,
+            officer_ids=officer_ids,
+            status=states.RETURN_REQUESTED,
+            send_due_at=due_at,
+            tracking_note=None,
+            sent_at=None,
+            received_at=None,
+            created_at=act.now,
         )
     )
     session.flush()
-    return False
+    actor = Actor("staff", act.person_id)
+    record_event(session, dispute, "return_requested", actor, note=ruling.outcome, now=act.now)
+    result = _describe(session, dispute, order, ruling, AWAITING_RETURN)
+    cause = f"return:{act.now.timestamp()}"
+    values = {"buyer": format_naira(result.buyer_minor), "until": f"{due_at:%Y-%m-%d}"}
+    for user_id, body in (
+        (dispute.buyer_id, texts.RETURN_REQUESTED_BODY),
+        (dispute.vendor_user_id, texts.RETURN_REQUESTED_BODY_FOR_VENDOR),
+    ):
+        notify_party(
+            session,
+            dispute,
+            order,
+            user_id=user_id,
+            title=texts.RETURN_REQUESTED_TITLE,
+            body=body,
+            cause=cause,
+            now=act.now,
+            **values,
+        )
+    return result
 
 
 _SELECT_ENTRIES = Statement(
@@ -233,50 +267,53 @@ _SELECT_ENTRIES = Statement(
 )
 
 
-def _execute(
-    session: Session, dispute: Dispute, order: LockedOrder, ruling: Ruling, act: Act
+def execute_ruling(
+    session: Session,
+    dispute: Dispute,
+    order: LockedOrder,
+    *,
+    ruling: Ruling,
+    officer_ids: list[UUID],
+    now: datetime,
 ) -> RulingResult:
-    """Move the escrow of a locked case, and resolve the dispute."""
+    """Move the escrow of a locked case as ruled, resolve the dispute, and hold the vendor's share for an appeal.
+
+    :param officer_ids: the officers of the ruling, the last one executes
+    """
     held_minor = order.escrow_balance_minor
     buyer_minor = _buyer_amount(session, order, ruling)
-    if buyer_minor:
-        process_refund(session, order_id=order.id, act=act, refund_request=_refund_request(ruling))
-    if buyer_minor < held_minor:
-        orders.release_by_ruling(
-            session,
-            order=lock_order(session, order_id=order.id) if buyer_minor else order,
-            actor=Actor("staff", act.person_id),
-            note=ruling.rationale,
-            now=act.now,
-        )
-    before = {"status": dispute.status}
-    change_status(dispute, states.DISPUTE.target(dispute.status, ruling.outcome), act.now)
-    dispute.resolved_at, dispute.rationale = act.now, ruling.rationale
-    dispute.buyer_minor, dispute.vendor_minor = buyer_minor, held_minor - buyer_minor
-    session.execute(delete(DisputeRulingProposal).where(DisputeRulingProposal.dispute_id == dispute.id))
-    session.flush()
-    record_event(session, dispute, "ruled", Actor("staff", act.person_id), note=ruling.outcome, now=act.now)
-    record_audit_entry(
+    actor = Actor("staff", officer_ids[-1] if officer_ids else None)
+    divide_escrow(
         session,
-        act=act,
-        action="dispute.rule",
-        target_type="dispute",
-        target_id=str(dispute.id),
-        before=before,
-        after={"status": dispute.status, **ruling.content, "buyerMinor": buyer_minor},
+        dispute,
+        order,
+        division=Division(ruling.outcome, ruling.rationale, buyer_minor, ruling.items),
+        actor=actor,
+        now=now,
     )
-    for user_id in (dispute.buyer_id, dispute.vendor_user_id):
-        notify_party(
+    dispute.officer_ids = officer_ids
+    share = split_escrow(order.price, commission_minor=order.commission_minor)
+    share_minor = share.scaled_to(held_minor - buyer_minor).vendor_minor
+    if share_minor:
+        hold_share(
             session,
-            dispute,
-            order,
-            user_id=user_id,
-            title=texts.RULED_TITLE,
-            body=texts.RULED_BODY[dispute.status],
-            cause="ruled",
-            now=act.now,
-            buyer=format_naira(buyer_minor),
+            order_id=order.id,
+            vendor_id=order.vendor_id,
+            amount_minor=share_minor,
+            until=now + APPEAL_TIME,
+            now=now,
         )
+    record_event(session, dispute, "ruled", actor, note=ruling.outcome, now=now)
+    notify_parties(
+        session,
+        dispute,
+        order,
+        title=texts.RULED_TITLE,
+        body=texts.RULED_BODY[dispute.status],
+        cause="ruled",
+        now=now,
+        buyer=format_naira(buyer_minor),
+    )
     entries = _SELECT_ENTRIES.all(session, order_id=order.id)
     return RulingResult(dispute.id, EXECUTED, ruling.outcome, buyer_minor, held_minor - buyer_minor, entries)
 
@@ -288,9 +325,8 @@ def resolve_refunded(session: Session, *, order_id: UUID, now: datetime) -> None
     if dispute is None or order.status != order_states.REFUNDED:
         return
     session.refresh(dispute, with_for_update=True)
-    change_status(dispute, states.DISPUTE.target(dispute.status, states.REFUND_BUYER), now)
-    dispute.resolved_at, dispute.rationale = now, texts.REFUNDED_BY_FINANCE
+    end_case(session, dispute, trigger=states.REFUND_BUYER, now=now)
+    dispute.rationale = texts.REFUNDED_BY_FINANCE
     dispute.buyer_minor, dispute.vendor_minor = order.refunded_minor, 0
-    session.execute(delete(DisputeRulingProposal).where(DisputeRulingProposal.dispute_id == dispute.id))
     session.flush()
     record_event(session, dispute, "refunded", SYSTEM, note=None, now=now)

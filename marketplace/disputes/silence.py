@@ -112,17 +112,15 @@ def _escalate(session: Session, *, order_id: UUID, now: datetime) -> bool:
         now=now,
     )
     cases.record_event(session, dispute, "opened", SYSTEM, note="silent_buyer", now=now)
-    for user_id in (dispute.buyer_id, dispute.vendor_user_id):
-        cases.notify_party(
-            session,
-            dispute,
-            order,
-            user_id=user_id,
-            title=texts.ESCALATED_TITLE,
-            body=texts.ESCALATED_BODY,
-            cause="opened",
-            now=now,
-        )
+    cases.notify_parties(
+        session,
+        dispute,
+        order,
+        title=texts.ESCALATED_TITLE,
+        body=texts.ESCALATED_BODY,
+        cause="opened",
+        now=now,
+    )
     return True
 
 

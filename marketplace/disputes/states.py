@@ -9,6 +9,10 @@ WITHDRAWN = "withdrawn"
 REQUEST_RESPONSE, RESPOND, FIND, WITHDRAW = "request-response", "respond", "find", "withdraw"
 ESCALATE = "escalate"
 REFUND_BUYER, RELEASE_VENDOR, SPLIT = OUTCOMES = ("refund_buyer", "release_vendor", "split")
+RETURN_REQUESTED, RETURN_SENT, RETURN_RECEIVED, RETURN_CANCELLED = RETURN_STATUSES = (
+    *("requested", "sent", "received", "cancelled"),
+)
+OPEN_RETURN = (RETURN_REQUESTED, RETURN_SENT)
 
 _UNRESOLVED = (OPEN, AWAITING_RESPONSE, UNDER_REVIEW)
 DISPUTE = StateMachine(

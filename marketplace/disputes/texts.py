@@ -79,3 +79,53 @@ SETTLED_BODY = (
     "You agreed in dispute {number} about order {order_number}: {buyer} is refunded, and the rest of the payment is"
     " released."
 )
+
+NOTHING_TO_RETURN = "Must be false: the vendor keeps the payment, or the goods were never shipped."
+BUYER_RETURNS = "The buyer returns the goods. Confirm the receipt when you have them."
+VENDOR_RECEIVES = "The vendor confirms the receipt of the goods."
+NO_OPEN_RETURN = "This dispute has no return in this stage. Read the dispute again."
+RETURN_REQUESTED_TITLE = "Goods must be returned"
+RETURN_REQUESTED_BODY = (
+    "Dispute {number} about order {order_number}: return the goods to the vendor by {until}, and mark them as sent in"
+    " the dispute. {buyer} is refunded when they arrive."
+)
+RETURN_REQUESTED_BODY_FOR_VENDOR = (
+    "Dispute {number} about order {order_number}: the buyer returns the goods by {until}. Confirm the receipt in the"
+    " dispute. {buyer} is then refunded to the buyer."
+)
+RETURN_SENT_TITLE = "The goods are on their way back"
+RETURN_SENT_BODY = (
+    "The buyer sent back the goods of order {order_number}. Confirm the receipt in dispute {number}."
+)
+
+NO_RULING = "Only a ruling of staff can be appealed. This dispute has none."
+APPEAL_TIME_OVER = "A ruling can be appealed within 72 hours. This time is over."
+NOTHING_TO_APPEAL = "The ruling gave you the full amount, so an appeal cannot change anything for you."
+ALREADY_APPEALED = "This ruling was appealed before. A ruling can be appealed once."
+NO_PENDING_APPEAL = "This dispute has no appeal that waits for a decision."
+RULED_BEFORE = "You ruled on this dispute, so another officer must decide the appeal."
+AMOUNT_OF_REJECTION = "Is allowed for a granted appeal only."
+AMOUNT_OF_GRANT = "Is required for a granted appeal."
+APPEAL_AMOUNT_TOO_LARGE = "Must not exceed {limit}, the amount that the appealing side can still receive."
+LEDGER_APPEAL_GRANTED = "Granted appeal of dispute {number}"
+APPEALED_TITLE = "The ruling was appealed"
+APPEALED_BODY = (
+    "The other side appealed the ruling in dispute {number} about order {order_number}. Another officer decides within"
+    " 7 days."
+)
+APPEAL_DECIDED_TITLE = "The appeal was decided"
+APPEAL_DECIDED_BODY = {
+    ("granted", "buyer"): (
+        "The buyer's appeal in dispute {number} about order {order_number} was granted: {amount} more is refunded."
+    ),
+    ("granted", "vendor"): (
+        "The vendor's appeal in dispute {number} about order {order_number} was granted: the platform pays {amount} to"
+        " the vendor."
+    ),
+    ("rejected", "buyer"): (
+        "The buyer's appeal in dispute {number} about order {order_number} was rejected. The ruling stands."
+    ),
+    ("rejected", "vendor"): (
+        "The vendor's appeal in dispute {number} about order {order_number} was rejected. The ruling stands."
+    ),
+}

@@ -9,7 +9,9 @@ Side = Literal["debit", "credit"]
 # The kinds of transactions, as statements show them.
 TransactionKind = Literal[
     "accepted_difference",
+    "appeal_granted",
     "chargeback",
+    "chargeback_settled",
     "clawback_collected",
     "debt_collected",
     "gateway_fees",
@@ -53,6 +55,8 @@ NORMAL_SIDES: dict[str, Side] = {
     "buyer_receivable": "debit",
     # The net cost of adjustments of wallets, which is negative if officers debited more than they credited.
     "wallet_adjustments": "debit",
+    # Losses of disputes that the platform bears: granted appeals of vendors, and chargebacks ruled for vendors.
+    "dispute_expenses": "debit",
     # The cost of rewards in wallets.
     "rewards": "debit",
     "escrow": "credit",
@@ -109,6 +113,7 @@ REWARDS = Account("rewards")
 OWN_FUNDS = Account("own_funds")
 LOST_DISPUTES = Account("lost_disputes")
 WALLET_ADJUSTMENTS = Account("wallet_adjustments")
+DISPUTE_EXPENSES = Account("dispute_expenses")
 
 
 def wallet(user_id: UUID) -> Account:

@@ -97,6 +97,21 @@ def ensure_order_not_charged_back(session: Session, *, order_id: UUID) -> None:
     )
 
 
+def ensure_no_open_chargeback(session: Session, *, order_id: UUID) -> ChargebackState | None:
+    """Refuse to decide about an order whose payment has an open chargeback. A lost chargeback is settled instead.
+
+    The caller must hold the order's row lock, which recording a chargeback takes too.
+
+    :return: ``lost`` after a lost chargeback, otherwise none
+    :raises ChargedBackError: the bank has not decided yet
+    """
+    state: ChargebackState | None = _SELECT_STATE_OF_ORDER.scalar(
+        session, id=order_id, escrow_id=accounts.ESCROW.id
+    )
+    _ensure_not_charged_back(state, refusal_if_lost=None)
+    return state
+
+
 def ensure_charge_not_charged_back(
     session: Session, *, charge_id: UUID | None, to_wallet: bool
 ) -> ChargebackState | None:

@@ -167,6 +167,7 @@ ALERT_CHARGE_DISPUTE_UNCLEAR = "A bank dispute ended with an unrecognized outcom
 ALERT_CHARGE_DISPUTE_ENDED = "The gateway reported the end of the dispute."
 ALERT_PAYMENT_STALLED = "The outcome of a payment is unclear"
 ALERT_PAYMENT_STALLED_RESOLVED = "The payment has a final status."
+LEDGER_CHARGEBACK_SETTLED = "Chargeback of order {order_number} settled by the ruling"
 ALERT_LEDGER_INVARIANT_VIOLATED = "A ledger invariant does not hold"
 ALERT_LEDGER_INVARIANT_RESTORED = "The invariant holds again."
 

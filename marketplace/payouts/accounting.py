@@ -26,12 +26,14 @@ from marketplace.ledger.operations import (
 from marketplace.payments.chargebacks.losses import CHARGEBACK
 from marketplace.payouts import states, texts
 from marketplace.payouts.models import PayoutTransferIntent
+from marketplace.payouts.share_holds import sum_held_shares
 
 STAGED: Final = "payout_staged"
 SENT_AFTER_ALL: Final = "payout_sent_after_all"
 
 BELOW_MINIMUM = "below_minimum"
 ALREADY_PENDING = "waiting"
+SHARE_ON_HOLD = "share_on_hold"
 
 _SOURCE_PREFIX = "payout:"
 
@@ -159,12 +161,12 @@ def reserve_payouts(
 ) -> ReservationResult:
     """Collect the vendors' debts, then reserve payouts from the payees' balances.
 
-    Locks the balances. Skips payees with a pending payout and payees below the minimum.
+    Locks the balances. Skips payees with a pending payout and payees below the minimum. Held shares are not paid.
 
     :param requests: at most one for each payee
     :param batch_id: the batch that pays; without a batch, the payouts wait for the next batch
     :param minimum_minor: kobo
-    :raises InsufficientFundsError: a request exceeds the balance
+    :raises InsufficientFundsError: a request exceeds the balance; the caller leaves held shares out of named amounts
     """
     if not requests:
         return ReservationResult([], {}, {})
@@ -179,8 +181,11 @@ def reserve_payouts(
         ],
     )
     collected = {payee: minor for payee in payees if (minor := _collectable_debt(payee, balances))}
+    held = sum_held_shares(
+        session, vendor_ids=[payee.vendor_id for payee in payees if payee.vendor_id], now=now
+    )
     amounts = {
-        request: balances[request.payee.balance_account] - collected.get(request.payee, 0)
+        request: _payable_minor(request.payee, balances, collected, held)
         if request.amount_minor is None
         else request.amount_minor
         for request in requests
@@ -212,7 +217,11 @@ def reserve_payouts(
     return ReservationResult(
         reserved,
         skipped={
-            request.payee: ALREADY_PENDING if request in sufficient else BELOW_MINIMUM
+            request.payee: ALREADY_PENDING
+            if request in sufficient
+            else SHARE_ON_HOLD
+            if request.payee.vendor_id in held
+            else BELOW_MINIMUM
             for request in requests
             if request.payee not in reserved_payees
         },
@@ -258,6 +267,14 @@ def payout_source(payout_id: UUID) -> str:
 def parse_payout_source(source: str) -> UUID:
     """Parse the payout's id from a source in the format of ``payout_source``."""
     return UUID(source.removeprefix(_SOURCE_PREFIX))
+
+
+def _payable_minor(
+    payee: Payee, balances: dict[accounts.Account, int], collected: dict[Payee, int], held: dict[UUID, int]
+) -> int:
+    """Return the part of a balance that can be paid after the debts, without held shares."""
+    left_minor = balances[payee.balance_account] - collected.get(payee, 0)
+    return left_minor - (held.get(payee.vendor_id, 0) if payee.vendor_id else 0)
 
 
 def _collectable_debt(payee: Payee, balances: dict[accounts.Account, int]) -> int:

@@ -6,7 +6,7 @@ from uuid import UUID
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column, validates
 
-from marketplace.infra.db import CreatedAt, Entity, Timestamped
+from marketplace.infra.db import Base, CreatedAt, Entity, Timestamped
 from marketplace.infra.encryption import ENCRYPTED_VALUE_PATTERN, BlindIndex, EncryptedText
 
 ACCOUNT_NUMBER = EncryptedText("payout_accounts.account_number")
@@ -215,3 +215,19 @@ class PayoutException(Entity):
     def status(self) -> str:
         """Whether finance has resolved the exception."""
         return "open" if self.resolved_at is None else "resolved"
+
+
+class PayoutShareHold(Base):
+    """The held share of an order that a ruling released to a vendor."""
+
+    __tablename__ = "payout_share_holds"
+    __table_args__ = (
+        CheckConstraint("amount_minor > 0", name="amount"),
+        Index("ix_payout_share_holds_vendor", "vendor_id"),
+    )
+
+    order_id: Mapped[UUID] = mapped_column(ForeignKey("orders.id"), primary_key=True)
+    vendor_id: Mapped[UUID] = mapped_column(ForeignKey("vendor_profiles.id"))
+    amount_minor: Mapped[int]
+    until: Mapped[datetime | None] = mapped_column(comment="End of the hold; null while an appeal is pending")
+    created_at: Mapped[CreatedAt]

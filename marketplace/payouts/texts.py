@@ -104,6 +104,7 @@ WITHDRAWAL_TOO_LARGE = "You can withdraw at most {available}."
 UNAVAILABLE_IN_ESCROW = "{amount} is in escrow until the buyers have received their orders."
 UNAVAILABLE_FROZEN = "{amount} is frozen by disputes."
 UNAVAILABLE_PENDING = "{amount} is in a payout that has not been sent yet."
+UNAVAILABLE_APPEAL_PERIOD = "{amount} of a ruling is on hold until the appeal period or the appeal ends."
 UNAVAILABLE_OWED = "You owe us {amount}, which we deduct first."
 PENDING_PAYOUT_EXISTS = (
     "You already have a payout that has not been sent."

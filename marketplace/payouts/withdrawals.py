@@ -35,6 +35,7 @@ from marketplace.payouts.payees.balances import (
 from marketplace.payouts.payees.bank_accounts import find_current_account
 from marketplace.payouts.payees.holds import Hold, find_vendor_holds, find_wallet_holds, include_platform_halt
 from marketplace.payouts.payees.payout_history import PayoutView
+from marketplace.payouts.share_holds import sum_held_shares
 from marketplace.platform import features
 from marketplace.platform.queries import fetch_platform_settings
 from marketplace.vendors.queries import find_store_of_user
@@ -94,7 +95,8 @@ def request_payout(session: Session, *, caller: Caller, amount_minor: int, now: 
     payee = accounting.Payee(caller.id, store.id)
     payable, debt = accounts.vendor_payable(store.id), accounts.vendor_receivable(store.id)
     balances = lock_balances(session, accounts=[payable, debt])
-    available_minor = max(balances[payable] - balances[debt], 0)
+    held_minor = sum_held_shares(session, vendor_ids=[store.id], now=now).get(store.id, 0)
+    available_minor = max(balances[payable] - balances[debt] - held_minor, 0)
     if amount_minor > available_minor:
         escrow = fetch_vendor_escrow_balance(session, vendor_id=store.id)
         if escrow.total_minor:
@@ -103,7 +105,7 @@ def request_payout(session: Session, *, caller: Caller, amount_minor: int, now: 
                     (escrow.held_minor, texts.UNAVAILABLE_IN_ESCROW),
                     (escrow.frozen_minor, texts.UNAVAILABLE_FROZEN),
                 ),
-                *_describe_unavailable_amounts(session, payee, balances[debt]),
+                *_describe_unavailable_amounts(session, payee, balances[debt], held_minor),
             ]
             raise EscrowLockedError(
                 " ".join((_describe_available(available_minor), *parts)),
@@ -115,7 +117,15 @@ def request_payout(session: Session, *, caller: Caller, amount_minor: int, now: 
                 },
             )
     _ensure_not_on_hold(session, find_vendor_holds(session, vendor_ids=[store.id], now=now)[store.id])
-    return _reserve_request(session, payee, amount_minor, available_minor, debt_minor=balances[debt], now=now)
+    return _reserve_request(
+        session,
+        payee,
+        amount_minor,
+        available_minor,
+        debt_minor=balances[debt],
+        held_minor=held_minor,
+        now=now,
+    )
 
 
 def request_cash_out(session: Session, *, caller: Caller, amount_minor: int, now: datetime) -> PayoutView:
@@ -186,11 +196,12 @@ def _reserve_request(
     available_minor: int,
     *,
     debt_minor: int,
+    held_minor: int = 0,
     now: datetime,
 ) -> PayoutView:
     """Reserve a requested amount. The caller must have locked the balances."""
     if amount_minor > available_minor:
-        unavailable = _describe_unavailable_amounts(session, payee, debt_minor)
+        unavailable = _describe_unavailable_amounts(session, payee, debt_minor, held_minor)
         raise InsufficientBalanceError(
             " ".join((_describe_available(available_minor), *unavailable)),
             invalid_params=[_amount_too_large(available_minor)],
@@ -230,11 +241,15 @@ def _ensure_not_on_hold(session: Session, holds: tuple[Hold, ...]) -> None:
         )
 
 
-def _describe_unavailable_amounts(session: Session, payee: accounting.Payee, debt_minor: int) -> list[str]:
+def _describe_unavailable_amounts(
+    session: Session, payee: accounting.Payee, debt_minor: int, held_minor: int
+) -> list[str]:
     """Describe the payee's amounts that cannot be paid out, apart from escrow."""
     in_transit = sum_payouts_in_transit(session, user_id=payee.user_id, vendor_id=payee.vendor_id)
     return _describe_amounts(
-        (in_transit.waiting_minor, texts.UNAVAILABLE_PENDING), (debt_minor, texts.UNAVAILABLE_OWED)
+        (in_transit.waiting_minor, texts.UNAVAILABLE_PENDING),
+        (debt_minor, texts.UNAVAILABLE_OWED),
+        (held_minor, texts.UNAVAILABLE_APPEAL_PERIOD),
     )
 
 

@@ -16,7 +16,14 @@ from marketplace.catalog.promotions import banners, flash_sale_listing, listing 
 from marketplace.catalog.search import suggestions
 from marketplace.catalog.statistics import counters
 from marketplace.chat import blocked_messages, phone_exchange, queries as chat_queries
-from marketplace.disputes import cases, offers, queries as dispute_queries, rulings, states as dispute_states
+from marketplace.disputes import (
+    appeals as dispute_appeals,
+    cases,
+    offers,
+    queries as dispute_queries,
+    rulings,
+    states as dispute_states,
+)
 from marketplace.health import queries as health
 from marketplace.identity import permissions, preferences
 from marketplace.identity.queries import ACCOUNT_STATUSES, ROLES
@@ -92,6 +99,10 @@ _WORDS: dict[str, Iterable[str]] = {
     "OfferStatus": offers.OFFER_STATUSES,
     "RulingOutcome": dispute_states.OUTCOMES,
     "RulingState": rulings.RULING_STATES,
+    "ReturnStatus": dispute_states.RETURN_STATUSES,
+    "RulingAppealStatus": dispute_appeals.APPEAL_STATUSES,
+    "AppealDecision": dispute_appeals.DECISIONS,
+    "AppealDecisionState": (rulings.EXECUTED, rulings.AWAITING_SECOND_OFFICER),
     "MailOutcome": ("accepted", "duplicate", "ignored"),
     "AnswerStatus": answers.STATUSES,
     "AttachmentType": attachments.CONTENT_TYPES,

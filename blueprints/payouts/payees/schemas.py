@@ -177,6 +177,7 @@ class VendorBalanceView(PayeeBalanceView):
     """A vendor's balance in kobo.
 
     ``availableMinor`` can be withdrawn now. While ``holds`` block payouts, the same amount is ``onHoldMinor`` instead.
+    ``heldShareMinor`` is always on hold: the vendor's shares of rulings that can still be appealed.
     ``heldUntil`` is the end of the holds if all have an end date. ``inEscrowMinor`` and ``frozenMinor`` are the
     vendor's shares of open and of disputed orders. ``inTransitMinor`` is the sum of pending and sent payouts.
     ``payableMinor`` is the ledger balance payable to the vendor. ``owedMinor`` is the vendor's debt, which is deducted
@@ -189,6 +190,10 @@ class VendorBalanceView(PayeeBalanceView):
     )
     on_hold_minor = MinorAmount(
         required=True, metadata=doc("Amount that could be withdrawn without the holds, in kobo.", 0)
+    )
+    held_share_minor = MinorAmount(
+        required=True,
+        metadata=doc("Shares of rulings on hold until the appeal period or the appeal ends, in kobo.", 0),
     )
     held_until = Timestamp(
         required=True,

@@ -204,8 +204,7 @@ def _split_into_shares(
     return charge_shares
 
 
-# The sum of an order's earlier chargebacks that staff have not decided yet.
-_SUM_CHARGED_BACK_BEFORE = Statement(
+_SUM_UNDECIDED_LOSS = Statement(
     text(
         """
         SELECT coalesce(sum(CASE direction WHEN 'debit' THEN amount_minor ELSE -amount_minor END), 0)::bigint AS minor
@@ -213,6 +212,14 @@ _SUM_CHARGED_BACK_BEFORE = Statement(
         """
     )
 )
+
+
+def sum_undecided_loss(session: Session, *, order_id: UUID) -> int:
+    """Sum an order's chargeback losses in kobo that wait for a ruling."""
+    total_minor: int = _SUM_UNDECIDED_LOSS.scalar(
+        session, order_id=order_id, account_id=accounts.LOST_DISPUTES.id
+    )
+    return total_minor
 
 
 def _post_share(
@@ -241,13 +248,7 @@ def _post_share(
             now=now,
         )
     in_escrow_minor = (
-        max(
-            order.escrow_balance_minor
-            - _SUM_CHARGED_BACK_BEFORE.scalar(
-                session, order_id=order.id, account_id=accounts.LOST_DISPUTES.id
-            ),
-            0,
-        )
+        max(order.escrow_balance_minor - sum_undecided_loss(session, order_id=order.id), 0)
         if charge_share.paid_for_order
         else 0
     )

@@ -161,8 +161,12 @@ INVARIANTS = build_invariants(
         "each order's refunds equal its escrow's refunded amount and do not exceed the payment": """
             SELECT o.number, s.amount_minor, s.refunded_minor, coalesce(back.minor, 0) AS refunds_minor
             FROM orders o JOIN escrows s ON s.order_id = o.id LEFT JOIN (
-                SELECT order_id, sum(amount_minor)::bigint AS minor FROM refunds
-                WHERE cause LIKE 'order:%' GROUP BY order_id
+                SELECT order_id, sum(minor)::bigint AS minor FROM (
+                    SELECT order_id, amount_minor AS minor FROM refunds WHERE cause LIKE 'order:%'
+                    UNION ALL SELECT e.order_id, e.amount_minor
+                    FROM ledger_entries e JOIN ledger_accounts a ON a.id = e.account_id AND a.kind = 'escrow'
+                    WHERE e.kind = 'chargeback_settled' AND e.direction = 'debit'
+                ) parts GROUP BY order_id
             ) back ON back.order_id = o.id
             WHERE s.refunded_minor <> coalesce(back.minor, 0)
                 OR coalesce(back.minor, 0) > CASE WHEN o.paid_at IS NULL THEN 0 ELSE o.total_minor END LIMIT 100

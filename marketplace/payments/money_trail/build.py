@@ -97,6 +97,8 @@ class _OrderTransaction:
             return (
                 "chargeback_undecided" if "lost_disputes" in self.net_by_account else "chargeback_of_refunded"
             )
+        if self.kind == "chargeback_settled" and "escrow" not in self.net_by_account:
+            return "chargeback_borne"
         if self.kind != "refund":
             return self.kind
         of = next(

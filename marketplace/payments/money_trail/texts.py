@@ -81,6 +81,21 @@ TRANSACTION_TEXTS: dict[str, tuple[str, str, str]] = {
         "buyer",
         _CHARGEBACK_OF_REFUNDED,
     ),
+    "chargeback_settled": (
+        "escrow",
+        "gateway",
+        "Escrow paid the amount that the buyer's bank had taken back.",
+    ),
+    "chargeback_borne": (
+        "platform",
+        "gateway",
+        "The platform bears the amount that the buyer's bank took back.",
+    ),
+    "appeal_granted": (
+        "platform",
+        "vendor",
+        "The vendor's appeal was granted. The platform pays this amount.",
+    ),
     "quarantine": (
         "gateway",
         "held_back",

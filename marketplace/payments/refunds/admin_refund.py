@@ -166,13 +166,20 @@ def process_refund(
 
 
 def refund_from_escrow(
-    session: Session, *, order: LockedOrder, actor: Actor, refund_request: RefundRequest, now: datetime
+    session: Session,
+    *,
+    order: LockedOrder,
+    actor: Actor,
+    refund_request: RefundRequest,
+    returned_by_bank_minor: int = 0,
+    now: datetime,
 ) -> tuple[int, Sequence[Refund]]:
     """Refund a locked order from escrow, and notify both parties.
 
     The caller checks rights, the order's status and chargebacks.
 
-    :return: the amount in kobo, and the refunds
+    :param returned_by_bank_minor: the part of the refund in kobo that a lost chargeback has returned
+    :return: the amount in kobo with the returned part, and the refunds
     :raises ItemsNotRefundableError: the order does not have these units left to refund
     :raises ValidationError: amount and items disagree
     :raises EscrowDeficitError: the amount exceeds the escrow balance
@@ -184,25 +191,28 @@ def refund_from_escrow(
     )
     create.lock_charges(session, order=order)
     _debit_escrow(session, order, refund_request, amount_minor, actor, now=now)
-    refunds = create.refund_order(
-        session,
-        order=order,
-        amount_minor=amount_minor,
-        destination=refund_request.destination,
-        refund_cause=create.RefundCause(
-            f"order:{order.id}:refund:{order.refunded_minor}", refund_request.reason, actor.id
-        ),
-        now=now,
-    )
-    _notify_parties(
-        session,
-        order,
-        refund_request,
-        amount_minor,
-        lines,
-        is_full=amount_minor == available_minor,
-        now=now,
-    )
+    left_minor = amount_minor - returned_by_bank_minor
+    refunds: Sequence[Refund] = ()
+    if left_minor:
+        refunds = create.refund_order(
+            session,
+            order=order,
+            amount_minor=left_minor,
+            destination=refund_request.destination,
+            refund_cause=create.RefundCause(
+                f"order:{order.id}:refund:{order.refunded_minor}", refund_request.reason, actor.id
+            ),
+            now=now,
+        )
+        _notify_parties(
+            session,
+            order,
+            refund_request,
+            left_minor,
+            lines,
+            is_full=amount_minor == available_minor,
+            now=now,
+        )
     return amount_minor, refunds
 
 

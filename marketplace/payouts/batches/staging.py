@@ -31,7 +31,10 @@ PAYEES_LIMIT = 10_000
 SKIPPED_SHOWN_LIMIT = 100
 
 NOTHING_TO_PAY = "nothing_to_pay"
-SKIP_REASONS = (NOTHING_TO_PAY, accounting.BELOW_MINIMUM, accounting.ALREADY_PENDING, *HOLD_REASONS)
+SKIP_REASONS = (
+    *(NOTHING_TO_PAY, accounting.BELOW_MINIMUM, accounting.ALREADY_PENDING, accounting.SHARE_ON_HOLD),
+    *HOLD_REASONS,
+)
 
 
 class NothingToStageError(ConflictError):

@@ -22,6 +22,7 @@ from marketplace.ledger import accounts
 from marketplace.ledger.queries import fetch_balances
 from marketplace.orders.vendor_escrow_balance import VendorEscrowBalance, fetch_vendor_escrow_balance
 from marketplace.payouts.payees.holds import Hold, find_vendor_holds, find_wallet_holds, include_platform_halt
+from marketplace.payouts.share_holds import sum_held_shares
 from marketplace.platform.queries import fetch_platform_settings
 
 DEBT_SORTS = {"owed_minor": "a.balance_minor", "last_claimed_at": "sums.last_claimed_at"}
@@ -58,6 +59,7 @@ class StoreBalance(PayeeBalance):
     vendor_id: UUID
     available_minor: int
     on_hold_minor: int
+    held_share_minor: int
     escrow: VendorEscrowBalance
     payable_minor: int
 
@@ -88,13 +90,15 @@ def show_store_balance(session: Session, *, vendor_id: UUID, now: datetime) -> S
         session, accounts.vendor_payable(vendor_id), accounts.vendor_receivable(vendor_id)
     )
     net = max(payable_minor - owed_minor, 0)
+    held_share_minor = min(sum_held_shares(session, vendor_ids=[vendor_id], now=now).get(vendor_id, 0), net)
     holds = include_platform_halt(
         session, find_vendor_holds(session, vendor_ids=[vendor_id], now=now)[vendor_id]
     )
     return StoreBalance(
         vendor_id=vendor_id,
-        available_minor=0 if holds else net,
-        on_hold_minor=net if holds else 0,
+        available_minor=0 if holds else net - held_share_minor,
+        on_hold_minor=net if holds else held_share_minor,
+        held_share_minor=held_share_minor,
         holds=holds,
         escrow=fetch_vendor_escrow_balance(session, vendor_id=vendor_id),
         in_transit=sum_payouts_in_transit(session, user_id=None, vendor_id=vendor_id),

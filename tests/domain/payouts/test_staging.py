@@ -16,6 +16,7 @@ from marketplace.ledger.queries import fetch_balance
 from marketplace.payouts.batches import staging
 from marketplace.payouts.batches.decisions import compute_fingerprint
 from marketplace.payouts.batches.staging import NothingToStageError
+from marketplace.payouts.share_holds import end_hold, hold_share
 from marketplace.payouts.texts import PAYOUT_BATCH_STAGED_BODY
 from marketplace.platform.features import SCHEDULED_PAYOUTS, feature_setting_key
 from marketplace.platform.halts import halt_payouts
@@ -138,6 +139,27 @@ def test_minimum_payout_is_staged_and_smaller_balance_is_skipped(
 
     assert (staged.batch_id is not None) is paid
     assert reasons(staged) == ({} if paid else {payee.store_id: "below_minimum"})
+
+
+def test_share_of_a_ruling_is_staged_after_the_hold(session: Session) -> None:
+    order_id = shipped_order(session, make_shop(session))
+    payee = make_payee(session)
+    assert payee.store_id is not None
+    hold_share(
+        session,
+        order_id=order_id,
+        vendor_id=payee.store_id,
+        amount_minor=OWED_MINOR - MINIMUM_MINOR + 1,
+        until=later(hours=72),
+        now=NOW,
+    )
+
+    assert reasons(stage(session, [payee])) == {payee.store_id: "share_on_hold"}
+
+    end_hold(session, order_id=order_id, now=NOW)
+    assert intents_of(session, payee) == []
+    stage(session, [payee])
+    assert [intent["amount_minor"] for intent in intents_of(session, payee)] == [OWED_MINOR]
 
 
 def test_minimum_payout_is_a_platform_setting(session: Session) -> None:

@@ -6,98 +6,27 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import select
 
-from marketplace.disputes import rulings
 from marketplace.disputes.models import Dispute
+from marketplace.disputes.second_officer import PROPOSAL_LIFETIME, SECOND_OFFICER_MINOR
 from marketplace.infra.outbox import OutboxEvent
 from marketplace.orders.operations import DISPUTED_ORDER_REFUNDED_TOPIC
 from tasks.support import handle_refund_of_disputed_order
-from tests.support.audit_and_notifications import audit_of, notifications_of
+from tests.support.audit_and_notifications import audit_of
+from tests.support.dispute_parties import DESCRIPTION, DISPUTES, RATIONALE, Parties
 from tests.support.finance import charge_of, dispute_charge, make_officer, refund
 from tests.support.gateway import MovableClock
 from tests.support.probes import assert_problem, faults
 from tests.support.purchases import (
     NOW,
-    assert_ledger_is_consistent,
-    balances_of_order,
     later,
-    make_person,
     make_product,
     pay,
     pin_of,
     place,
     row_of,
     shipped_order,
-    status_of,
 )
-from tests.support.shop_client import ShopClient, new_key
-
-DISPUTES = "/api/disputes"
-DESCRIPTION = "The vendor marked it as shipped. It never came."
-RATIONALE = "The hub has no record of the parcel, and the vendor has no receipt."
-
-
-class Parties:
-    """Buyer, vendor and officers of a dispute."""
-
-    def __init__(self, shop_client: ShopClient) -> None:
-        self.http, self.database, self.shop = shop_client, shop_client.database, shop_client.shop
-        self.buyer, self.vendor = shop_client.buyer, shop_client.vendor
-        self.officer = self.make_officer()
-
-    def make_officer(self, aal: str = "aal2") -> dict[str, str]:
-        officer = self.database.in_transaction(make_officer_of_support)
-        return self.http.bearer(officer, aal=aal)
-
-    def open(self, order_id: UUID, headers: Any = None, **fields: Any) -> Any:
-        body = {
-            "orderId": str(order_id),
-            "reason": "not_received",
-            "description": DESCRIPTION,
-            "desiredOutcome": "refund",
-        } | fields
-        return self.http.post(DISPUTES, headers or self.buyer, body)
-
-    def opened(self, order_id: UUID, **fields: Any) -> str:
-        answer = self.open(order_id, **fields)
-        assert answer.status_code == 201, answer.json
-        dispute_id: str = answer.json["data"]["id"]
-        return dispute_id
-
-    def act(self, dispute_id: str, act: str, headers: Any, body: Any = None) -> Any:
-        return self.http.post(f"{DISPUTES}/{dispute_id}/{act}", headers, body)
-
-    def rule(
-        self, dispute_id: str, outcome: str, headers: Any = None, dry_run: bool = False, **fields: Any
-    ) -> Any:
-        query = "?dryRun=true" if dry_run else ""
-        body = {"outcome": outcome, "rationale": RATIONALE} | fields
-        return self.act(dispute_id, f"resolve{query}", headers or self.officer, body)
-
-    def state(self, order_id: UUID) -> tuple[str, str]:
-        with self.database.reading() as session:
-            escrow = row_of(session, "escrows", order_id=order_id)
-            return status_of(session, order_id), escrow["status"]
-
-    def balances(self, order_id: UUID) -> dict[str, int]:
-        with self.database.transaction() as session:
-            assert_ledger_is_consistent(session)
-            return balances_of_order(session, order_id)
-
-    def notified(self, user_id: UUID) -> list[str]:
-        return [
-            row["title"]
-            for row in notifications_of(self.database, user_id)
-            if row["type"] == "order_disputed"
-        ]
-
-
-def make_officer_of_support(session: Any) -> UUID:
-    return make_person(session, role="staff", staff_role="support").id
-
-
-@pytest.fixture
-def parties(shop_client: ShopClient) -> Parties:
-    return Parties(shop_client)
+from tests.support.shop_client import new_key
 
 
 class TestOpening:
@@ -336,7 +265,7 @@ class TestTwoOfficers:
     def large(self, parties: Parties) -> str:
         with parties.database.transaction() as session:
             order_id = shipped_order(
-                session, parties.shop, quantity=rulings.SECOND_OFFICER_MINOR // 100_000 + 1, stock=100
+                session, parties.shop, quantity=SECOND_OFFICER_MINOR // 100_000 + 1, stock=100
             )
         return parties.opened(order_id)
 
@@ -354,7 +283,7 @@ class TestTwoOfficers:
     def test_proposal_lapses_after_a_day(self, parties: Parties, clock: MovableClock) -> None:
         dispute_id = self.large(parties)
         assert parties.rule(dispute_id, "refund_buyer").status_code == 202
-        clock.now = NOW + rulings.PROPOSAL_LIFETIME
+        clock.now = NOW + PROPOSAL_LIFETIME
         assert parties.rule(dispute_id, "release_vendor", parties.make_officer()).status_code == 202
 
 
