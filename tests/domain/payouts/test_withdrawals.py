@@ -380,6 +380,7 @@ class TestBalance:
             "currency": "NGN",
             "availableMinor": SHARE - 150_000,
             "onHoldMinor": 0,
+            "heldShareMinor": 0,
             "holds": [],
             "heldUntil": None,
             "inEscrowMinor": 2 * SHARE,
