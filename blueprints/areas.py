@@ -13,7 +13,7 @@ from blueprints.catalog.products import routes as products
 from blueprints.catalog.promotions import routes as promotions
 from blueprints.catalog.search import routes as search
 from blueprints.chat import routes as chat
-from blueprints.disputes import routes as disputes
+from blueprints.disputes import evidence_routes as dispute_evidence, routes as disputes
 from blueprints.functions import routes as functions
 from blueprints.health import routes as health
 from blueprints.http import ContractBlueprint
@@ -76,6 +76,7 @@ AREAS: tuple[ContractBlueprint, ...] = (
     support_inbox.area,
     support_tools.area,
     disputes.area,
+    dispute_evidence.area,
     reviews.store_area,
     reviews.product_area,
     reviews.author_area,

@@ -39,7 +39,7 @@ _CADDYFILE_TEMPLATE = """\
 		trusted_proxies static {$TRUSTED_PROXIES:192.0.2.1/32}
 		timeouts {
 			read_header 10s
-			read_body 2m
+			read_body 10m
 			idle 2m
 		}
 		# The web processes refuse much smaller headers, with a problem. Go's own answer beyond this size has no body.
@@ -76,7 +76,7 @@ _CADDYFILE_TEMPLATE = """\
 
 	# Much larger than any route accepts, but less than the web processes read of a refused body.
 	request_body {
-		max_size 32MB
+		max_size 64MB
 	}
 
 	# Pictures of products: read one object at a time, no listing and no writing. Neither query nor credentials

@@ -35,6 +35,7 @@ from blueprints.http import (
     WithStatus,
 )
 from marketplace.disputes import appeals, cases, offers, queries, returns, rulings, second_officer
+from marketplace.disputes.evidence.files import sealed_at
 from marketplace.kernel.errors import (
     ConflictOfInterestError,
     NotFoundError,
@@ -350,4 +351,4 @@ def _detail(ctx: Context, dispute_id: UUID) -> dict[str, Any]:
 def _view(detail: queries.DisputeDetail) -> dict[str, Any]:
     dispute = detail.dispute
     columns = {column.key: getattr(dispute, column.key) for column in dispute.__table__.columns}
-    return columns | {"order_number": detail.order_number}
+    return columns | {"order_number": detail.order_number, "evidence_due_at": sealed_at(dispute)}

@@ -97,6 +97,9 @@ class DisputeView(Revised):
         required=True, metadata=doc("Time by which the other side should respond.", PLACED_AT)
     )
     finding_due_at = Timestamp(required=True, metadata=doc("Target time of the first finding.", PLACED_AT))
+    evidence_due_at = Timestamp(
+        required=True, metadata=doc("Time at which the evidence of both sides is sealed.", PLACED_AT)
+    )
     ruling_due_at = Timestamp(required=True, metadata=doc("Target time of the ruling.", PLACED_AT))
     response = fields.String(
         required=True, allow_none=True, metadata=doc("Response of the other side; null before.", None)

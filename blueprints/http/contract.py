@@ -126,6 +126,9 @@ def _staff_with(*permissions: str, aal2: bool = False) -> Access:
 FINANCE = _staff_with(MANAGE_FINANCES)
 FINANCE_AAL2 = _staff_with(MANAGE_FINANCES, aal2=True)
 BUYER_OR_VENDOR = Access("Buyer or Vendor", TokenPolicy.REQUIRED, roles=frozenset({"buyer", "vendor"}))
+BUYER_OR_VENDOR_ANY_STATUS = replace(
+    BUYER_OR_VENDOR, name="Buyer or Vendor, whatever the account's status", open_to_restricted=True
+)
 DISPUTE_STAFF = _staff_with(MANAGE_DISPUTES)
 DISPUTE_STAFF_AAL2 = _staff_with(MANAGE_DISPUTES, aal2=True)
 ORDER_STAFF = _staff_with(MANAGE_ORDERS)

@@ -57,6 +57,7 @@ _PARAMETERS: Final[dict[str, SharedDoc]] = {
     "ticket_id": SharedDoc("Id of the ticket.", demo_ids.TICKET),
     "dispute_id": SharedDoc("Id of the dispute.", demo_ids.DISPUTE),
     "offer_id": SharedDoc("Id of the settlement offer.", demo_ids.DISPUTE_OFFER),
+    "evidence_id": SharedDoc("Id of the evidence.", demo_ids.DISPUTE_EVIDENCE),
     "reply_id": SharedDoc("Id of the canned reply.", demo_ids.CANNED_REPLY),
     "view_id": SharedDoc("Id of the saved view.", demo_ids.SAVED_VIEW),
     "blocked_message_id": SharedDoc("Id of the blocked message.", demo_ids.BLOCKED_MESSAGE),

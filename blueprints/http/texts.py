@@ -27,3 +27,6 @@ METHOD_NOT_ALLOWED = "This resource does not support {method}. Use one of the me
 INTERNAL_ERROR = (
     "An unexpected error occurred and was reported. If it persists, contact support and quote correlationId."
 )
+
+# PDF documents
+PDF_PAGE = "Page {page} of {page_count}"

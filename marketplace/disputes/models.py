@@ -196,3 +196,36 @@ class DisputeAppeal(Base):
     rationale: Mapped[str | None] = mapped_column(info={"personal": "message"})
     decided_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
+
+
+class DisputeEvidence(Entity):
+    """A file of a party in a dispute, with the hash of the stored content."""
+
+    __tablename__ = "dispute_evidence"
+    __table_args__ = (
+        CheckConstraint("sent_by IN ('buyer', 'vendor')", name="sent_by"),
+        CheckConstraint("kind IN ('unboxing', 'photo', 'waybill', 'receipt', 'other')", name="kind"),
+        CheckConstraint("byte_count > 0", name="byte_count"),
+        CheckConstraint("sha256 ~ '^[0-9a-f]{64}$'", name="sha256"),
+        Index("ix_dispute_evidence_dispute", "dispute_id", "id"),
+        Index("uq_dispute_evidence_document", "document_id", unique=True),
+        Index(
+            "uq_dispute_evidence_poster",
+            "poster_id",
+            unique=True,
+            postgresql_where=text("poster_id IS NOT NULL"),
+        ),
+    )
+
+    dispute_id: Mapped[UUID] = mapped_column(ForeignKey("disputes.id"))
+    sent_by: Mapped[str]
+    kind: Mapped[str]
+    note: Mapped[str | None] = mapped_column(info={"personal": "message"})
+    document_id: Mapped[UUID] = mapped_column(ForeignKey("private_documents.id"))
+    poster_id: Mapped[UUID | None] = mapped_column(ForeignKey("private_documents.id"))
+    content_type: Mapped[str]
+    byte_count: Mapped[int]
+    sha256: Mapped[str]
+    duration_ms: Mapped[int | None]
+    is_private: Mapped[bool] = mapped_column(server_default=text("false"))
+    created_at: Mapped[CreatedAt]

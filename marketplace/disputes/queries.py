@@ -9,6 +9,7 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from marketplace.disputes import states, texts
+from marketplace.disputes.cases import party_role
 from marketplace.disputes.models import Dispute, DisputeAppeal, DisputeEvent, DisputeOffer, DisputeReturn
 from marketplace.identity.permissions import MANAGE_DISPUTES
 from marketplace.identity.queries import Caller
@@ -54,6 +55,25 @@ def list_disputes(session: Session, *, caller: Caller, status: str | None, page:
 
 def _position_of(detail: DisputeDetail) -> list[Any]:
     return [str(detail.dispute.id)]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A dispute and the side of the person who reads it; none for staff."""
+
+    dispute: Dispute
+    role: str | None
+
+
+def ensure_reader(session: Session, *, caller: Caller, dispute_id: UUID) -> Reader:
+    """Fetch a dispute for a party, or for staff who may manage disputes.
+
+    :raises NotFoundError: the dispute does not exist, or the caller is neither
+    """
+    dispute = found(session.get(Dispute, dispute_id), texts.DISPUTE_NOT_FOUND)
+    if caller.id in (dispute.buyer_id, dispute.vendor_user_id) or not caller.has_permission(MANAGE_DISPUTES):
+        return Reader(dispute, party_role(dispute, caller))
+    return Reader(dispute, None)
 
 
 def fetch_dispute(session: Session, *, caller: Caller, dispute_id: UUID) -> DisputeDetail:

@@ -50,6 +50,7 @@ class SeededKind(IntEnum):
     SAVED_VIEW = 44
     DISPUTE = 45
     DISPUTE_OFFER = 46
+    DISPUTE_EVIDENCE = 47
 
 
 def seeded_id(kind: SeededKind, number: int) -> UUID:
@@ -129,6 +130,7 @@ CANNED_REPLY: Final = seeded_id(SeededKind.CANNED_REPLY, 1)
 SAVED_VIEW: Final = seeded_id(SeededKind.SAVED_VIEW, 1)
 DISPUTE: Final = seeded_id(SeededKind.DISPUTE, 1)
 DISPUTE_OFFER: Final = seeded_id(SeededKind.DISPUTE_OFFER, 1)
+DISPUTE_EVIDENCE: Final = seeded_id(SeededKind.DISPUTE_EVIDENCE, 1)
 BLOCKED_MESSAGE: Final = seeded_id(SeededKind.BLOCKED_MESSAGE, 1)
 ACCOUNT_DECISION: Final = seeded_id(SeededKind.ACCOUNT_DECISION, 2)
 APPEAL: Final = seeded_id(SeededKind.APPEAL, 1)

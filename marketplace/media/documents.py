@@ -56,12 +56,68 @@ _SIDE_PIXELS = 1600
 _MAX_DELETIONS_PER_RUN = 500
 
 
+@dataclass(frozen=True)
+class CheckedFile:
+    """A file that was checked by its content and can be stored.
+
+    :ivar content: bytes of a re-encoded picture; otherwise the open file, which is stored as it is
+    :ivar poster: the first frame of a video as JPEG
+    """
+
+    content: bytes | IO[bytes]
+    content_type: str
+    suffix: str
+    duration_ms: int | None = None
+    poster: bytes | None = None
+
+    @property
+    def byte_count(self) -> int:
+        """The size of the content."""
+        if isinstance(self.content, bytes):
+            return len(self.content)
+        return os.fstat(self.content.fileno()).st_size
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the content, in hex."""
+        if isinstance(self.content, bytes):
+            return hashlib.sha256(self.content).hexdigest()
+        self.content.seek(0)
+        return hashlib.file_digest(self.content, "sha256").hexdigest()  # type: ignore[arg-type]
+
+
+def check_document(file: IO[bytes]) -> CheckedFile:
+    """Check a PDF document or picture by its content. Pictures are re-encoded, which removes metadata.
+
+    :param file: an open file with a file descriptor
+    :raises UnsupportedMediaTypeError: the file is neither a PDF document nor a supported picture
+    :raises ValidationError: the file is damaged, too complex, or has active content
+    """
+    head = read_head(file)
+    if head.startswith(b"%PDF-"):
+        check_pdf(file, name="file")
+        return CheckedFile(file, PDF, "pdf")
+    if detect_format(head) is None:
+        raise UnsupportedMediaTypeError(infra_texts.DOCUMENT_UNSUPPORTED_FORMAT.format(field="file"))
+    picture = re_encode(file, name="file", sizes=(_SIDE_PIXELS,))
+    best = picture.renditions[-1]
+    return CheckedFile(best.content, best.content_type, best.content_type.rpartition("/")[2])
+
+
+def check_file(file: IO[bytes]) -> CheckedFile:
+    """Check a document, picture or recording by its content. Errors are those of ``check_document``."""
+    if detect_container(read_head(file)) is None:
+        return check_document(file)
+    recording = check_recording(file, name="file")
+    return CheckedFile(
+        file, recording.content_type, recording.suffix, recording.duration_ms, recording.poster
+    )
+
+
 def upload_document(
     database: Database, storage: ObjectStorage, *, bucket: str, owner_id: UUID, file: IO[bytes], now: datetime
 ) -> UUID:
     """Check and store a document in several phases; ``complete_upload`` is the last phase.
-
-    Pictures are re-encoded, which removes metadata. PDF documents are stored as they are.
 
     :param bucket: the private bucket
     :param file: an open file with a file descriptor
@@ -71,68 +127,52 @@ def upload_document(
     :raises LimitReachedError: the person has uploaded ``MAX_UPLOADS_PER_DAY`` documents in 24 hours
     :raises ProviderUnavailableError: the storage failed
     """
-    content, content_type, suffix = _read_checked(file)
-    return _store(
+    checked = check_document(file)
+    return store_file(
         database,
         storage,
         bucket=bucket,
+        folder=_FOLDER,
+        checked=checked,
         owner_id=owner_id,
-        key=f"{_FOLDER}/{uuid4()}.{suffix}",
-        content=content,
-        content_type=content_type,
+        daily_limit=MAX_UPLOADS_PER_DAY,
         now=now,
     )
 
 
-def store_message_file(
-    database: Database, storage: ObjectStorage, *, bucket: str, folder: str, file: IO[bytes], now: datetime
-) -> UUID:
-    """Check and store the file of a message in several phases; ``keep_document`` is the last phase.
-
-    Besides documents, audio and video are accepted, and stored as they are.
-
-    :param bucket: the private bucket
-    :param folder: the first part of the object's key
-    :param file: an open file with a file descriptor
-    :return: id of the document
-    :raises UnsupportedMediaTypeError: the file has none of the supported formats
-    :raises ValidationError: the file is damaged, too complex, or has active content
-    :raises ProviderUnavailableError: the storage failed
-    """
-    if detect_container(_read_head(file)) is None:
-        content, content_type, suffix = _read_checked(file)
-    else:
-        recording = check_recording(file, name="file")
-        content_type, suffix = recording.content_type, recording.suffix
-        file.seek(0)
-        content = file.read()
-    return _store(
-        database,
-        storage,
-        bucket=bucket,
-        owner_id=None,
-        key=f"{folder}/{uuid4()}.{suffix}",
-        content=content,
-        content_type=content_type,
-        now=now,
-    )
-
-
-def _store(
+def store_file(
     database: Database,
     storage: ObjectStorage,
     *,
     bucket: str,
-    owner_id: UUID | None,
-    key: str,
-    content: bytes,
-    content_type: str,
+    folder: str,
+    checked: CheckedFile,
+    owner_id: UUID | None = None,
+    daily_limit: int | None = None,
     now: datetime,
 ) -> UUID:
+    """Store a checked file; ``keep_document`` or ``complete_upload`` is the last phase.
+
+    :param bucket: the private bucket
+    :param folder: the first part of the object's key
+    :param daily_limit: uploads of the owner in 24 hours; none without a limit
+    :return: id of the document
+    :raises LimitReachedError: the owner has reached the limit
+    :raises ProviderUnavailableError: the storage failed
+    """
+    key = f"{folder}/{uuid4()}.{checked.suffix}"
     document_id = database.in_transaction(
-        _start_upload, owner_id=owner_id, key=key, content_type=content_type, size=len(content), now=now
+        _start_upload,
+        owner_id=owner_id,
+        key=key,
+        content_type=checked.content_type,
+        size=checked.byte_count,
+        daily_limit=daily_limit,
+        now=now,
     )
-    storage.put(bucket=bucket, key=key, content=content, content_type=content_type)
+    if not isinstance(checked.content, bytes):
+        checked.content.seek(0)
+    storage.put(bucket=bucket, key=key, content=checked.content, content_type=checked.content_type)
     return document_id
 
 
@@ -256,18 +296,27 @@ def check_signed_upload(storage: ObjectStorage, *, bucket: str, document: Privat
         return inspect_file(file) == document.content_type
 
 
+def read_head(file: IO[bytes]) -> bytes:
+    """Return the first bytes of a file, which show the format.
+
+    :raises ValidationError: the file is empty
+    """
+    file.flush()
+    head = os.pread(file.fileno(), HEADER_BYTES, 0)
+    if not head:
+        raise ValidationError.of("file", texts.DOCUMENT_EMPTY)
+    return head
+
+
 def inspect_file(file: IO[bytes]) -> str:
     """Check a document, picture or recording by its content, and return the content type.
 
     :raises UnsupportedMediaTypeError: the file has none of the supported formats
     :raises ValidationError: the file is damaged, too complex, or has active content
     """
-    head = _read_head(file)
-    if detect_container(head) is not None:
-        return check_recording(file, name="file").content_type
-    picture = detect_format(head)
-    _read_checked(file)
-    return picture.content_type if picture is not None else PDF
+    picture = detect_format(read_head(file))
+    checked = check_file(file)
+    return picture.content_type if picture is not None else checked.content_type
 
 
 def claim_signed_upload(session: Session, *, document_id: UUID, now: datetime) -> bool:
@@ -379,33 +428,18 @@ def _delete_document(
         session.execute(delete(PrivateDocument).where(PrivateDocument.id == document_id))
 
 
-def _read_head(file: IO[bytes]) -> bytes:
-    file.flush()
-    head = os.pread(file.fileno(), HEADER_BYTES, 0)
-    if not head:
-        raise ValidationError.of("file", texts.DOCUMENT_EMPTY)
-    return head
-
-
-def _read_checked(file: IO[bytes]) -> tuple[bytes, str, str]:
-    """Check a file by its content, and return the content to store, the content type and the suffix."""
-    head = _read_head(file)
-    if head.startswith(b"%PDF-"):
-        check_pdf(file, name="file")
-        os.lseek(file.fileno(), 0, os.SEEK_SET)
-        return os.read(file.fileno(), MAX_BYTES), PDF, "pdf"
-    if detect_format(head) is None:
-        raise UnsupportedMediaTypeError(infra_texts.DOCUMENT_UNSUPPORTED_FORMAT.format(field="file"))
-    picture = re_encode(file, name="file", sizes=(_SIDE_PIXELS,))
-    best = picture.renditions[-1]
-    return best.content, best.content_type, best.content_type.rpartition("/")[2]
-
-
 def _start_upload(
-    session: Session, *, owner_id: UUID | None, key: str, content_type: str, size: int, now: datetime
+    session: Session,
+    *,
+    owner_id: UUID | None,
+    key: str,
+    content_type: str,
+    size: int,
+    daily_limit: int | None,
+    now: datetime,
 ) -> UUID:
-    if owner_id is not None:
-        _ensure_below_daily_limit(session, owner_id=owner_id, limit=MAX_UPLOADS_PER_DAY, now=now)
+    if owner_id is not None and daily_limit is not None:
+        _ensure_below_daily_limit(session, owner_id=owner_id, limit=daily_limit, now=now)
     document = PrivateDocument(
         owner_id=owner_id,
         key=key,

@@ -39,7 +39,7 @@ IMAGE_USES = (
 )
 """The tables and columns that keep an image in use."""
 
-ImageUsageCheck = Callable[[Session, str], bool]
+ImageUsageCheck = Callable[[Session, UUID, str], bool]
 
 _IS_USED_SQL = " OR ".join(
     f"EXISTS (SELECT FROM {table} u WHERE u.{column} = i.id)" for table, column in IMAGE_USES
@@ -72,7 +72,7 @@ def delete_unused_images(
     Images that cannot be deleted now are left to the next sweep.
 
     :param bucket: the public bucket
-    :param is_used_elsewhere: returns whether another area still shows an object key
+    :param is_used_elsewhere: returns whether another area still shows an image, by its id and object key
     """
     unused_before = now - UNUSED_GRACE_PERIOD
     with database.reading() as session:
@@ -136,7 +136,7 @@ def _mark_for_deletion(
     if image is None:
         return False
     [(is_used, is_shared)] = _SELECT_IMAGE_USAGE.tuples(session, image_id=image_id)
-    if is_used or is_used_elsewhere(session, image.key):
+    if is_used or is_used_elsewhere(session, image.id, image.key):
         image.unused_since = None
         return False
     if is_shared:

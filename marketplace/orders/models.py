@@ -125,6 +125,7 @@ class OrderItem(Base):
         ),
         CheckConstraint("commission_bps BETWEEN 0 AND 10000", name="commission_bps"),
         CheckConstraint("refunded_quantity BETWEEN 0 AND quantity", name="refunded_quantity"),
+        Index("ix_order_items_images", "image_ids", postgresql_using="gin"),
     )
 
     order_id: Mapped[UUID] = mapped_column(ForeignKey("orders.id"), primary_key=True)
@@ -132,6 +133,12 @@ class OrderItem(Base):
     product_id: Mapped[UUID] = mapped_column(ForeignKey("products.id"), index=True)
     title: Mapped[str]
     image_key: Mapped[str | None] = mapped_column(index=True)
+    product_revision: Mapped[int | None] = mapped_column(
+        comment="Revision of the listing at the time of placing"
+    )
+    image_ids: Mapped[list[UUID]] = mapped_column(
+        server_default=text("'{}'"), comment="Images of the listing at the time of placing"
+    )
     unit_price_minor: Mapped[int]
     quantity: Mapped[int]
     line_total_minor: Mapped[int]

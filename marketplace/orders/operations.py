@@ -18,7 +18,7 @@ from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.orders import inventory, notifications, states, texts
 from marketplace.orders.deadlines import MAX_PIN_ATTEMPTS, PIN_LOCKOUT
-from marketplace.orders.models import Order
+from marketplace.orders.models import Order, OrderEvent
 from marketplace.orders.pin import pin_matches
 from marketplace.orders.pricing import split_escrow
 from marketplace.orders.queries import ensure_open_to
@@ -276,11 +276,14 @@ def release_on_pin(
     """
     order = lock_order_of_vendor(session, order_id=order_id, user_id=caller.id)
     states.ORDER.target(order.status, states.VERIFY_CODE)
-    _verify_pin(session, order, pin=pin, pin_key=pin_key, now=now)
-    _release_escrow(session, order, trigger=states.VERIFY_CODE, actor=Actor("vendor", caller.id), now=now)
+    actor = Actor("vendor", caller.id)
+    _verify_pin(session, order, pin=pin, pin_key=pin_key, actor=actor, now=now)
+    _release_escrow(session, order, trigger=states.VERIFY_CODE, actor=actor, now=now)
 
 
-def _verify_pin(session: Session, order: LockedOrder, *, pin: str, pin_key: str, now: datetime) -> None:
+def _verify_pin(
+    session: Session, order: LockedOrder, *, pin: str, pin_key: str, actor: Actor, now: datetime
+) -> None:
     if order.pin_locked_until is not None and order.pin_locked_until > now:
         raise PinLockedError(
             texts.PIN_LOCKED,
@@ -294,6 +297,18 @@ def _verify_pin(session: Session, order: LockedOrder, *, pin: str, pin_key: str,
         update(Order)
         .where(Order.id == order.id)
         .values(pin_failures=0 if locks else failures, pin_locked_until=now + PIN_LOCKOUT if locks else None)
+    )
+    # Wrong PINs are evidence in a dispute.
+    session.add(
+        OrderEvent(
+            order_id=order.id,
+            from_status=order.status,
+            to_status=order.status,
+            trigger=states.WRONG_PIN,
+            actor=actor.role,
+            actor_id=actor.id,
+            at=now,
+        )
     )
     raise WrongPinError(texts.WRONG_PIN, extensions={"attemptsLeft": MAX_PIN_ATTEMPTS - failures})
 

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import exists, select, text
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
@@ -16,7 +16,7 @@ from marketplace.kernel.errors import AccountNotActiveError, NotFoundError
 from marketplace.kernel.money import format_decimal
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.orders import states, texts
-from marketplace.orders.models import OrderEvent, OrderItem
+from marketplace.orders.models import OrderEvent
 from marketplace.orders.pin import delivery_pin
 
 
@@ -483,9 +483,19 @@ def _build_views(
     ]
 
 
-def is_image_used_by_orders(session: Session, key: str) -> bool:
-    """Return whether an order uses an image, copied from the product at placing.
+_IS_IMAGE_USED = Statement(
+    text(
+        """
+        SELECT EXISTS (SELECT FROM order_items WHERE image_key = :key)
+            OR EXISTS (SELECT FROM order_items WHERE image_ids @> ARRAY[CAST(:image_id AS uuid)])
+        """
+    )
+)
+
+
+def is_image_used_by_orders(session: Session, image_id: UUID, key: str) -> bool:
+    """Return whether an order keeps an image of the product as it was at placing.
 
     :param key: the image's object key
     """
-    return bool(session.scalar(select(exists().where(OrderItem.image_key == key))))
+    return bool(_IS_IMAGE_USED.scalar(session, image_id=image_id, key=key))

@@ -52,9 +52,15 @@ ORDER = StateMachine(
         *(Transition(trigger, (DISPUTED,), status) for status, trigger in RESUME.items()),
     ),
 )
-# The triggers of an order's events. Placing, partial refunds and clawbacks are no transitions.
-PLACE, REFUND_PART, CLAWBACK = "place", "refund-part", "clawback"
-TRIGGERS = (PLACE, *dict.fromkeys(step.trigger for step in ORDER.transitions), REFUND_PART, CLAWBACK)
+# The triggers of an order's events. Placing, wrong PINs, partial refunds and clawbacks are no transitions.
+PLACE, WRONG_PIN, REFUND_PART, CLAWBACK = "place", "wrong-pin", "refund-part", "clawback"
+TRIGGERS = (
+    PLACE,
+    *dict.fromkeys(step.trigger for step in ORDER.transitions),
+    WRONG_PIN,
+    REFUND_PART,
+    CLAWBACK,
+)
 # The actions that an order may offer its buyer or vendor.
 ACTIONS = tuple(dict.fromkeys(step.trigger for step in ORDER.transitions if step.actors))
 

@@ -205,4 +205,3 @@ STATEMENT_NEGATIVE_BALANCE = (
     "A negative balance is a debt to the marketplace. We will deduct it from your next earnings."
 )
 STATEMENT_GENERATED = " · generated {generated_at} UTC"
-STATEMENT_PAGE = "Page {page} of {page_count}"

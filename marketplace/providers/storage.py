@@ -42,7 +42,13 @@ class ObjectStorage(Protocol):
     """Object storage with the public and the private bucket of the settings."""
 
     def put(
-        self, *, bucket: str, key: str, content: bytes, content_type: str, cache_control: str | None = None
+        self,
+        *,
+        bucket: str,
+        key: str,
+        content: bytes | IO[bytes],
+        content_type: str,
+        cache_control: str | None = None,
     ) -> None:
         """Store an object. An existing object with the same key is replaced."""
 
@@ -79,10 +85,17 @@ class S3ObjectStorage:
             return self._made_client
 
     def put(
-        self, *, bucket: str, key: str, content: bytes, content_type: str, cache_control: str | None = None
+        self,
+        *,
+        bucket: str,
+        key: str,
+        content: bytes | IO[bytes],
+        content_type: str,
+        cache_control: str | None = None,
     ) -> None:
         """Store an object. An existing object with the same key is replaced.
 
+        :param content: bytes, or an open file that is read in parts from the current position
         :param content_type: the Content-Type header for browsers
         :param cache_control: the Cache-Control header for browsers
         :raises ProviderUnavailableError: the storage reported no success

@@ -71,8 +71,13 @@ def fetch_media(
     with tempfile.TemporaryFile() as file:
         try:
             media.download(media_id, into=file, max_bytes=MAX_BYTES)
-            document_id = documents.store_message_file(
-                database, storage, bucket=bucket, folder=_FOLDER, file=file, now=now
+            document_id = documents.store_file(
+                database,
+                storage,
+                bucket=bucket,
+                folder=_FOLDER,
+                checked=documents.check_file(file),
+                now=now,
             )
         except MediaTooLargeError:
             refusal = texts.MEDIA_TOO_LARGE.format(limit=MAX_BYTES // 1024**2)

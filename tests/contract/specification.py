@@ -59,6 +59,7 @@ VENDOR = RowAccess(roles=frozenset({"vendor"}))
 VENDOR_ANY_STATUS = RowAccess(roles=frozenset({"vendor"}), restricted=True)
 VENDOR_OR_STAFF = RowAccess(roles=frozenset({"vendor", "staff"}))
 BUYER_OR_VENDOR = RowAccess(roles=frozenset({"buyer", "vendor"}))
+BUYER_OR_VENDOR_ANY_STATUS = RowAccess(roles=frozenset({"buyer", "vendor"}), restricted=True)
 STAFF = RowAccess(roles=frozenset({"staff"}))
 STAFF_AAL2 = RowAccess(roles=frozenset({"staff"}), aal2=True)
 
@@ -212,7 +213,7 @@ SUPPORT_AND_DISPUTES = (
     Row("POST", "/api/support/:id/messages", ANY_STATUS, "30/minute", waits=True),
     Row("PUT", "/api/support/:id/rate", ANY_STATUS, "10/minute"),
     Row("POST", "/api/disputes", BUYER_OR_VENDOR, "5/day"),
-    Row("POST", "/api/disputes/:id/evidence", BUYER_OR_VENDOR, "10/minute", waits=True, built=False),
+    Row("POST", "/api/disputes/:id/evidence", BUYER_OR_VENDOR_ANY_STATUS, "10/minute", waits=True),
     Row(
         "POST", "/api/disputes/:id/resolve", staff_with("canManageDisputes", aal2=True), "10/minute",
         idempotency="honoured",
@@ -318,6 +319,13 @@ ADDITIONS = (
     Row("POST", "/api/disputes/:id/offers", ANY_STATUS, "10/minute"),
     Row("POST", "/api/disputes/:id/offers/:id/accept", ANY_STATUS, "10/minute", idempotency="honoured"),
     Row("POST", "/api/disputes/:id/offers/:id/decline", ANY_STATUS, "10/minute"),
+    Row("GET", "/api/disputes/:id/evidence", ANY_STATUS),
+    Row("GET", "/api/disputes/:id/evidence/:id", ANY_STATUS),
+    Row("PUT", "/api/disputes/:id/evidence/:id", ANY_STATUS, "30/minute"),
+    Row("DELETE", "/api/disputes/:id/evidence/:id", ANY_STATUS, "30/minute"),
+    Row("PUT", "/api/disputes/:id/evidence/:id/visibility", staff_with("canManageDisputes"), "30/minute"),
+    Row("GET", "/api/disputes/:id/facts", ANY_STATUS),
+    Row("POST", "/api/disputes/:id/evidence-pack", staff_with("canManageDisputes"), "10/minute", waits=True),
     Row("POST", "/api/disputes/:id/return/sent", ANY_STATUS, "10/minute"),
     Row("POST", "/api/disputes/:id/return/received", ANY_STATUS, "10/minute", idempotency="honoured"),
     Row("POST", "/api/disputes/:id/appeal", ANY_STATUS, "10/minute"),

@@ -142,6 +142,7 @@ class Walk:
         return {
             "dispute_id": str(dispute.id),
             "offer_id": str(dispute.id),
+            "evidence_id": str(dispute.id),
             "ticket_id": str(ticket.id),
             "conversation_id": str(conversation.id),
             "order_id": str(order_id),

@@ -1,7 +1,11 @@
 """Buyer, vendor and officers of a dispute, as clients over HTTP."""
 
+import io
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
+
+from werkzeug.datastructures import FileStorage
+from werkzeug.test import encode_multipart
 
 from tests.support.audit_and_notifications import notifications_of
 from tests.support.purchases import (
@@ -54,6 +58,25 @@ class Parties:
         query = "?dryRun=true" if dry_run else ""
         body = {"outcome": outcome, "rationale": RATIONALE} | fields
         return self.act(dispute_id, f"resolve{query}", headers or self.officer, body)
+
+    def send(
+        self,
+        dispute_id: str,
+        content: bytes,
+        headers: Any = None,
+        *,
+        kind: str = "photo",
+        **fields: str,
+    ) -> Any:
+        """Send a file as evidence."""
+        form = {"file": FileStorage(io.BytesIO(content), filename="file.bin"), "kind": kind} | fields
+        boundary, body = encode_multipart(form, boundary=f"b{uuid4().hex}")
+        return self.http.client.post(
+            f"{DISPUTES}/{dispute_id}/evidence",
+            data=body,
+            content_type=f"multipart/form-data; boundary={boundary}",
+            headers=headers or self.buyer,
+        )
 
     def state(self, order_id: UUID) -> tuple[str, str]:
         with self.database.reading() as session:

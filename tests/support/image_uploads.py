@@ -54,7 +54,7 @@ class ImageUploads:
             self.database,
             self.storage,
             bucket=BUCKET,
-            is_used_elsewhere=lambda _session, key: key in self.shown_by_orders,
+            is_used_elsewhere=lambda _session, _image_id, key: key in self.shown_by_orders,
             now=now,
         )
 

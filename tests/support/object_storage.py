@@ -19,12 +19,19 @@ class InMemoryStorage:
         self.fails = False
 
     def put(
-        self, *, bucket: str, key: str, content: bytes, content_type: str, cache_control: str | None = None
+        self,
+        *,
+        bucket: str,
+        key: str,
+        content: bytes | IO[bytes],
+        content_type: str,
+        cache_control: str | None = None,
     ) -> None:
         self._answer()
         assert bucket in _BUCKETS
         self.puts += 1
-        self.objects[key] = StoredObject(key, content, content_type, cache_control)
+        stored = content if isinstance(content, bytes) else content.read()
+        self.objects[key] = StoredObject(key, stored, content_type, cache_control)
 
     def delete(self, *, bucket: str, key: str) -> None:
         self._answer()

@@ -133,6 +133,7 @@ REASONS = {
     "SupersededRunError": "reconciliation-superseded",
     "TermAlreadyBannedError": "term-already-banned",
     "AlreadyDisputedError": "already-disputed",
+    "EvidenceSealedError": "evidence-sealed",
     "RulingAlreadyAppealedError": "ruling-already-appealed",
     "NotAppealableError": "not-appealable",
     "NoPendingAppealError": "no-pending-appeal",

@@ -24,6 +24,7 @@ from marketplace.disputes import (
     rulings,
     states as dispute_states,
 )
+from marketplace.disputes.evidence import files as evidence_files
 from marketplace.health import queries as health
 from marketplace.identity import permissions, preferences
 from marketplace.identity.queries import ACCOUNT_STATUSES, ROLES
@@ -100,6 +101,8 @@ _WORDS: dict[str, Iterable[str]] = {
     "RulingOutcome": dispute_states.OUTCOMES,
     "RulingState": rulings.RULING_STATES,
     "ReturnStatus": dispute_states.RETURN_STATUSES,
+    "EvidenceKind": evidence_files.KINDS,
+    "EvidenceType": evidence_files.CONTENT_TYPES,
     "RulingAppealStatus": dispute_appeals.APPEAL_STATUSES,
     "AppealDecision": dispute_appeals.DECISIONS,
     "AppealDecisionState": (rulings.EXECUTED, rulings.AWAITING_SECOND_OFFICER),

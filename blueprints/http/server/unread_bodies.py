@@ -13,7 +13,7 @@ from wsgiref.types import InputStream
 from gunicorn.http.errors import ParseException
 
 # Much larger than any route accepts. The proxy refuses larger bodies (commands/proxy.py).
-MAX_BYTES = 32 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
 # A gevent worker serves 500 connections. The rest stay free for other requests, however many clients send slowly.
 _MAX_PATIENT_DRAINS = 100

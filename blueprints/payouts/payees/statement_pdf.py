@@ -1,18 +1,14 @@
 """Vendors' statements as PDF files for reading and printing, with the same content as JSON and CSV."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 
-from fpdf import FPDF, XPos, YPos
-from fpdf.fonts import TTFFont
+from fpdf import XPos, YPos
 
+from blueprints.http.pdf import FONT_FAMILY, LINE_HEIGHT, Paper
 from marketplace.kernel.money import format_naira
 from marketplace.payouts import texts
 from marketplace.payouts.payees.statements import VendorStatement, VendorStatementEntry
 
-# Fonts with all Latin letters and the naira sign; see LICENSE_DEJAVU in the same folder.
-_FONTS = {"": "DejaVuSans.ttf", "B": "DejaVuSans-Bold.ttf"}
-_FONT_FAMILY = "DejaVu"
 # Heading, width in mm, alignment. The widths add up to the width of A4 without margins.
 _TABLE_COLUMNS = (
     (texts.STATEMENT_COLUMN_DATE, 31, "L"),
@@ -24,74 +20,22 @@ _TABLE_COLUMNS = (
 )
 _DESCRIPTION_COLUMN = 1
 _TABLE_FONT_SIZE = 7.5
-_MARGIN, _LINE_HEIGHT, _FOOTER_HEIGHT = 10, 5.5, 15
-_ELLIPSIS = "\u2026"
-# Replaced by the number of pages at the end. No font has these code points, so no name can contain the placeholder.
-_PAGE_COUNT_PLACEHOLDER = "\ufdd0" * 3
 
 
-class _StatementPdf(FPDF):
-    """A4 pages with a footer of the store's name, the time of generation and the page number."""
-
-    def __init__(self, name: str, generated_at: str) -> None:
-        super().__init__(format="A4")
-        for style, file in _FONTS.items():
-            self.add_font(_FONT_FAMILY, style, Path(__file__).parent / "fonts" / file)
-        fonts = [font for font in self.fonts.values() if isinstance(font, TTFFont)]
-        self._supported_code_points = frozenset[int].intersection(*(frozenset(font.cmap) for font in fonts))
-        self._name, self._generated_label = name, texts.STATEMENT_GENERATED.format(generated_at=generated_at)
-        self.alias_nb_pages(_PAGE_COUNT_PLACEHOLDER)
-        self.set_margins(_MARGIN, _MARGIN)
-        self.set_auto_page_break(auto=True, margin=_FOOTER_HEIGHT)
-
-    def footer(self) -> None:
-        """Write the footer of a page. The library calls this method."""
-        self.set_y(-_FOOTER_HEIGHT + 3)
-        self.set_font(_FONT_FAMILY, size=7)
-        width = self.epw / 2
-        name = self.truncate_to_width(self._name, width - self.get_string_width(self._generated_label))
-        self.cell(width, 4, name + self._generated_label)
-        self.cell(
-            width,
-            4,
-            texts.STATEMENT_PAGE.format(page=self.page_no(), page_count=_PAGE_COUNT_PLACEHOLDER),
-            align="R",
-        )
-
-    def write_line(
-        self, text: str, *, size: float = 9, style: str = "", height: float = _LINE_HEIGHT
-    ) -> None:
-        """Write a line of text, truncated to the width of the page."""
-        self.set_font(_FONT_FAMILY, style, size)
-        self.cell(
-            self.epw, height, self.truncate_to_width(text, self.epw), new_x=XPos.LMARGIN, new_y=YPos.NEXT
-        )
-
-    def replace_missing_glyphs(self, text: str) -> str:
-        """Replace characters missing in the fonts, such as emoji and other scripts, with a question mark."""
-        return "".join(letter if ord(letter) in self._supported_code_points else "?" for letter in text)
-
-    def truncate_to_width(self, text: str, width: float) -> str:
-        """Truncate a text to a width in mm, in the current font."""
-        text = self.replace_missing_glyphs(text)
-        room = width - 2 * self.c_margin
-        if self.get_string_width(text) <= room:
-            return text
-        while text and self.get_string_width(text + _ELLIPSIS) > room:
-            text = text[:-1]
-        return text.rstrip() + _ELLIPSIS
+class _StatementPdf(Paper):
+    """A statement with the table of its entries."""
 
     def write_row(self, cells: list[str], *, style: str = "", fill: bool = False) -> None:
         """Write a row of the table, with the description wrapped to several lines if needed.
 
         A row that does not fit on the page starts a new page with the table's heading.
         """
-        self.set_font(_FONT_FAMILY, style, _TABLE_FONT_SIZE)
-        lines = self._wrap_text(cells[_DESCRIPTION_COLUMN], _TABLE_COLUMNS[_DESCRIPTION_COLUMN][1])
-        if self.will_page_break(_LINE_HEIGHT * len(lines)):
+        self.set_font(FONT_FAMILY, style, _TABLE_FONT_SIZE)
+        lines = self.wrap_text(cells[_DESCRIPTION_COLUMN], _TABLE_COLUMNS[_DESCRIPTION_COLUMN][1])
+        if self.will_page_break(LINE_HEIGHT * len(lines)):
             self.add_page()
             self.write_heading()
-            self.set_font(_FONT_FAMILY, style, _TABLE_FONT_SIZE)
+            self.set_font(FONT_FAMILY, style, _TABLE_FONT_SIZE)
         for number, line in enumerate(lines, 1):
             shown = ["" for _ in cells] if number > 1 else list(cells)
             shown[_DESCRIPTION_COLUMN] = line
@@ -99,27 +43,14 @@ class _StatementPdf(FPDF):
             for text, (_heading, width, align) in zip(shown, _TABLE_COLUMNS, strict=True):
                 # A truncated amount would be a wrong amount.
                 fitted = text if align == "R" else self.truncate_to_width(text, width)
-                self.cell(width, _LINE_HEIGHT, fitted, align=align, border=border, fill=fill)
-            self.ln(_LINE_HEIGHT)
+                self.cell(width, LINE_HEIGHT, fitted, align=align, border=border, fill=fill)
+            self.ln(LINE_HEIGHT)
 
     def write_heading(self) -> None:
         """Write the table's heading."""
         self.set_fill_color(225)
         self.write_row([heading for heading, _width, _align in _TABLE_COLUMNS], style="B", fill=True)
         self.set_fill_color(245)
-
-    def _wrap_text(self, text: str, width: float) -> list[str]:
-        """Wrap a text at word boundaries to a width in mm, in the current font."""
-        text = self.replace_missing_glyphs(text)
-        room = width - 2 * self.c_margin
-        lines = [""]
-        for word in text.split():
-            longer = f"{lines[-1]} {word}".strip()
-            if lines[-1] and self.get_string_width(longer) > room:
-                lines.append(word)
-            else:
-                lines[-1] = longer
-        return lines
 
 
 def render_pdf(statement: VendorStatement, *, generated_at: datetime) -> bytes:
@@ -128,7 +59,10 @@ def render_pdf(statement: VendorStatement, *, generated_at: datetime) -> bytes:
     :param generated_at: printed in the footer; equal arguments produce an identical file
     :return: the bytes of the PDF file
     """
-    paper = _StatementPdf(statement.vendor.display_name, _format_time(generated_at))
+    paper = _StatementPdf(
+        statement.vendor.display_name,
+        texts.STATEMENT_GENERATED.format(generated_at=_format_time(generated_at)),
+    )
     paper.set_creation_date(generated_at)
     paper.set_title(texts.STATEMENT_TITLE)
     paper.set_lang("en")
@@ -172,9 +106,9 @@ def _write_totals(paper: _StatementPdf, statement: VendorStatement) -> None:
         (texts.STATEMENT_TOTAL_DEBITS, "", -statement.debited_minor),
         (texts.STATEMENT_CLOSING_BALANCE, "B", statement.closing_balance_minor),
     ):
-        paper.set_font(_FONT_FAMILY, style, 9)
-        paper.cell(60, _LINE_HEIGHT, label)
-        paper.cell(45, _LINE_HEIGHT, format_naira(minor), align="R", new_x=XPos.LMARGIN, new_y=YPos.NEXT)
+        paper.set_font(FONT_FAMILY, style, 9)
+        paper.cell(60, LINE_HEIGHT, label)
+        paper.cell(45, LINE_HEIGHT, format_naira(minor), align="R", new_x=XPos.LMARGIN, new_y=YPos.NEXT)
     if statement.closing_balance_minor < 0:
         paper.write_line(texts.STATEMENT_NEGATIVE_BALANCE, size=8)
     paper.ln(4)

@@ -86,13 +86,17 @@ class Picture:
 
 @dataclass(frozen=True)
 class Recording:
-    """A checked audio or video file. ``width`` and ``height`` are in pixels, none for audio."""
+    """A checked audio or video file. ``width`` and ``height`` are in pixels, none for audio.
+
+    :ivar poster: the first frame of a video as JPEG
+    """
 
     content_type: str
     suffix: str
     duration_ms: int
     width: int | None
     height: int | None
+    poster: bytes | None = None
 
 
 def detect_format(head: bytes) -> PictureFormat | None:

@@ -124,7 +124,8 @@ def check_recording(file: IO[bytes], *, name: str) -> Recording:
     ]
     try:
         with _worker_slot():
-            answer: dict[str, Any] = json.loads(_run_worker(file, command, kind="recording"))
+            line, _, poster = _run_worker(file, command, kind="recording").partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
     except UnacceptablePictureError as error:
         raise ValidationError.of(name, str(error)) from error
     if "refused" in answer:
@@ -134,7 +135,7 @@ def check_recording(file: IO[bytes], *, name: str) -> Recording:
     if is_video and known.video_type is None:
         raise ValidationError.of(name, texts.RECORDING_CODEC)
     content_type = known.video_type if is_video and known.video_type else known.audio_type
-    return Recording(content_type, known.suffix, **answer)
+    return Recording(content_type, known.suffix, **answer, poster=poster or None)
 
 
 @contextmanager

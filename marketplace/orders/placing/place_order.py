@@ -342,10 +342,12 @@ _INSERT_ORDER = Prepared(
             INSERT INTO order_events (order_id, to_status, trigger, actor, actor_id, at)
             SELECT id, :status, 'place', 'buyer', :buyer_id, :now FROM placed
         ), listed AS (
-            INSERT INTO order_items (order_id, position, product_id, title, image_key, unit_price_minor, quantity,
-                line_total_minor, commission_bps, flash_sale_id)
-            SELECT placed.id, i.position - 1, i.product_id, i.title, i.image_key, i.price, i.quantity,
-                i.price * i.quantity, i.bps, i.sale_id
+            INSERT INTO order_items (order_id, position, product_id, title, image_key, product_revision, image_ids,
+                unit_price_minor, quantity, line_total_minor, commission_bps, flash_sale_id)
+            SELECT placed.id, i.position - 1, i.product_id, i.title, i.image_key,
+                (SELECT p.revision FROM products p WHERE p.id = i.product_id),
+                ARRAY(SELECT m.image_id FROM product_images m WHERE m.product_id = i.product_id ORDER BY m.position),
+                i.price, i.quantity, i.price * i.quantity, i.bps, i.sale_id
             FROM placed, unnest(CAST(:products AS uuid[]), CAST(:titles AS text[]), CAST(:images AS text[]),
                 CAST(:prices AS bigint[]), CAST(:quantities AS bigint[]), CAST(:commissions AS bigint[]),
                 CAST(:sales AS uuid[]))

@@ -331,7 +331,7 @@ class TestRaces:
 
         listing = threading.Thread(target=late)
 
-        def shown_elsewhere(_session: Any, _key: str) -> bool:
+        def shown_elsewhere(_session: Any, _image_id: Any, _key: str) -> bool:
             listing.start()
             wait_for_lock(market.database)
             return False

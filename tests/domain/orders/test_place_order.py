@@ -5,18 +5,20 @@ from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import text, update
+from sqlalchemy import delete, text, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from marketplace.cart.models import CartItem
 from marketplace.cart.operations import RequestedItem
-from marketplace.catalog.models import Product
+from marketplace.catalog.models import Product, ProductImage
 from marketplace.identity.models import Address
 from marketplace.kernel.errors import ValidationError
+from marketplace.media.models import Image
 from marketplace.orders.deadlines import MAX_UNPAID_ORDERS, PAYMENT_WINDOW
 from marketplace.orders.placing.order_validation import InsufficientStockError
 from marketplace.orders.placing.place_order import Delivery, PriceChangedError, TooManyUnpaidOrdersError
+from marketplace.orders.queries import is_image_used_by_orders
 from marketplace.payments.refunds import order_cancellation
 from marketplace.platform.models import Hub
 from tests.support.purchases import (
@@ -131,6 +133,24 @@ def test_order_keeps_title_and_prices_after_product_changes(session: Session, sh
     item = row_of(session, "order_items", order_id=order_id)
     assert (item["title"], item["unit_price_minor"]) == ("Reading lamp", PRICE_MINOR)
     assert row_of(session, "orders", id=order_id)["service_fee_minor"] == SERVICE_FEE_MINOR
+
+
+def test_order_keeps_revision_and_images_of_the_listing(session: Session, shop: Shop) -> None:
+    product_id = make_product(session, shop)
+    images = [Image(key=f"products/{uuid4()}.webp") for _ in range(2)]
+    session.add_all(images)
+    session.flush()
+    for position, image in enumerate(images):
+        session.add(ProductImage(product_id=product_id, position=position, image_id=image.id))
+    session.execute(update(Product).where(Product.id == product_id).values(revision=3))
+    order_id = place(session, shop, product_id)
+
+    session.execute(delete(ProductImage).where(ProductImage.product_id == product_id))
+    line = row_of(session, "order_items", order_id=order_id)
+
+    assert (line["product_revision"], line["image_ids"]) == (3, [image.id for image in images])
+    assert all(is_image_used_by_orders(session, image.id, image.key) for image in images)
+    assert not is_image_used_by_orders(session, uuid4(), "products/other.webp")
 
 
 def test_expected_total_must_equal_actual_total(session: Session, shop: Shop) -> None:

@@ -205,7 +205,7 @@ class TestAppeals:
         late = decide(parties, dispute_id, parties.make_officer(), "granted", 100)
         assert assert_problem(late, 409, "CONCURRENCY_CONFLICT")["reason"] == "no-pending-appeal"
 
-    def test_officer_who_ruled_does_not_decide(self, parties: Parties) -> None:
+    def test_ruling_officer_does_not_decide_the_appeal(self, parties: Parties) -> None:
         _, dispute_id, _ = disputed(parties)
         parties.rule(dispute_id, "release_vendor")
         appeal(parties, dispute_id, parties.buyer)
@@ -290,7 +290,7 @@ class TestLostChargebacks:
         assert "lost_disputes" not in balances
 
     @pytest.mark.parametrize("taken", [30_000, 60_000])
-    def test_split_counts_what_the_bank_returned(self, parties: Parties, taken: int) -> None:
+    def test_split_counts_the_amount_that_the_bank_returned(self, parties: Parties, taken: int) -> None:
         order_id, dispute_id, total = self.lose(parties, taken)
         parties.rule(dispute_id, "split", buyerAmountMinor=45_000)
         balances = parties.balances(order_id)
