@@ -7,9 +7,10 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from marketplace.disputes import rulings, silence
+from marketplace.disputes import chargebacks, due_times, rulings, silence
 from marketplace.kernel import queues
 from marketplace.orders.operations import DISPUTED_ORDER_REFUNDED_TOPIC
+from marketplace.payments.chargebacks.intake import ORDER_CHARGED_BACK_TOPIC
 from marketplace.services import Services
 from marketplace.support import answers, media, staff
 from tasks.registry import QueueSweeper, handler, periodic, phased_handler
@@ -58,6 +59,26 @@ def close_resolved_tickets(services: Services, _sweeper: QueueSweeper, now: date
 def handle_refund_of_disputed_order(session: Session, payload: dict[str, Any], now: datetime) -> None:
     """Resolve the dispute of an order that finance refunded in full."""
     rulings.resolve_refunded(session, order_id=UUID(payload["orderId"]), now=now)
+
+
+@handler(ORDER_CHARGED_BACK_TOPIC)
+def handle_chargeback_of_order(session: Session, payload: dict[str, Any], now: datetime) -> None:
+    """Open or join the dispute of an order with a chargeback."""
+    chargebacks.join_chargebacks(session, order_id=UUID(payload["orderId"]), now=now)
+
+
+@periodic(
+    "keep-dispute-due-times",
+    queue=queues.NOTIFICATIONS,
+    schedule="17 * * * *",
+    purpose="Remind sides of due responses and evidence, record missed responses, and alert staff",
+)
+def keep_dispute_due_times(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
+    """Keep the due times of disputes.
+
+    :return: the number of reminders and missed responses
+    """
+    return due_times.keep_due_times(services.database, now=now)
 
 
 @periodic(

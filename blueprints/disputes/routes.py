@@ -122,7 +122,7 @@ def respond_to_dispute(ctx: Context, dispute_id: UUID, body: dict[str, Any]) -> 
     auth=AUTHENTICATED_ANY_STATUS,
     limit="10/minute",
     reply=DisputeDetail,
-    raises=(cases.NotYourTurnError, IllegalTransitionError),
+    raises=(cases.NotYourTurnError, ChargedBackError, IllegalTransitionError),
 )
 def withdraw_dispute(ctx: Context, dispute_id: UUID) -> dict[str, Any]:
     """Withdraw your dispute. The order continues where it was."""

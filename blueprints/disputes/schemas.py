@@ -107,6 +107,14 @@ class DisputeView(Revised):
     responded_at = Timestamp(
         required=True, allow_none=True, metadata=doc("Time of the first response; null before.", None)
     )
+    response_missed_at = Timestamp(
+        required=True,
+        allow_none=True,
+        metadata=doc("Time at which the response was missed, which counts against that side; or null.", None),
+    )
+    has_chargeback = fields.Boolean(
+        required=True, metadata=doc("Whether the buyer\u2019s bank has disputed the payment.", False)
+    )
     finding = fields.String(
         required=True, allow_none=True, metadata=doc("First finding of staff; null before.", None)
     )

@@ -8,7 +8,7 @@ from typing import Literal
 
 from marketplace.alerts import texts
 from marketplace.alerts.texts import AlertTexts
-from marketplace.identity.permissions import MANAGE_FINANCES, MANAGE_PLATFORM
+from marketplace.identity.permissions import MANAGE_DISPUTES, MANAGE_FINANCES, MANAGE_PLATFORM
 
 AlertIdentifier = Literal[
     "ESCROW_DRIFT",
@@ -40,6 +40,8 @@ AlertIdentifier = Literal[
     "CHARGE_QUARANTINED",
     "PAYMENT_STALLED",
     "SMS_LIMIT_REACHED",
+    "DISPUTES_DUE",
+    "DISPUTES_OVERDUE",
 ]
 Severity = Literal["SEV-1", "SEV-2", "SEV-3"]
 # Minutes within which an operator responds, the most severe first.
@@ -110,4 +112,6 @@ ALERT_KINDS: dict[str, AlertKind] = {
     "CHARGE_QUARANTINED": AlertKind("SEV-3", MANAGE_FINANCES, texts.CHARGE_QUARANTINED),
     "PAYMENT_STALLED": AlertKind("SEV-3", MANAGE_FINANCES, texts.PAYMENT_STALLED),
     "SMS_LIMIT_REACHED": AlertKind("SEV-2", MANAGE_PLATFORM, texts.SMS_LIMIT_REACHED),
+    "DISPUTES_DUE": AlertKind("SEV-3", MANAGE_DISPUTES, texts.DISPUTES_DUE),
+    "DISPUTES_OVERDUE": AlertKind("SEV-2", MANAGE_DISPUTES, texts.DISPUTES_OVERDUE),
 }

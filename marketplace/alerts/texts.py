@@ -397,6 +397,27 @@ PAYMENT_STALLED = AlertTexts(
     ),
     resolution="Ends when the payment has a final status, or an officer resolves it.",
 )
+DISPUTES_DUE = AlertTexts(
+    subject="a stage of disputes: finding, ruling, return or appeal",
+    meaning="Disputes need this stage within 12 hours. The parties were told this time.",
+    first_step=(
+        "1. Open the disputes that the facts name: `GET /api/disputes/:id`. 2. Write the finding"
+        " (`POST .../findings`), rule (`POST .../resolve`), decide the appeal (`POST .../appeal/decision`), or ask the"
+        " parties about the returned goods."
+    ),
+    resolution="Ends when no dispute needs the stage within 12 hours, or an officer resolves it.",
+)
+DISPUTES_OVERDUE = AlertTexts(
+    subject="a stage of disputes: finding, ruling, return or appeal",
+    meaning="Disputes have passed the time of this stage. The escrow stays frozen until a ruling.",
+    first_step=(
+        "1. Open the disputes that the facts name: `GET /api/disputes/:id`. 2. Write the finding"
+        " (`POST .../findings`), rule (`POST .../resolve`), or decide the appeal (`POST .../appeal/decision`). 3. Goods"
+        " that the buyer has not sent: rule again. Goods that arrived: confirm the receipt"
+        " (`POST .../return/received`)."
+    ),
+    resolution="Ends when no dispute has passed the time of the stage, or an officer resolves it.",
+)
 
 # Messages of chat and e-mail: a headline and lines. Filters of mail clients may use the start of a headline.
 RAISED_HEADLINE = "[{severity}] {identifier}: {title}"

@@ -23,7 +23,8 @@ from marketplace.kernel.errors import (
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders, states as order_states
 from marketplace.orders.models import OrderItem
-from marketplace.orders.transitions import Actor, LockedOrder, lock_order
+from marketplace.orders.transitions import SYSTEM, Actor, LockedOrder, lock_order
+from marketplace.payments.guards import ensure_order_not_charged_back
 
 REASONS = ("not_received", "not_as_described", "damaged", "wrong_item", "buyer_unreachable", "other")
 REFUND, PARTIAL_REFUND, RELEASE = DESIRED_OUTCOMES = ("refund", "partial_refund", "release")
@@ -120,6 +121,44 @@ def open_dispute(
     return dispute
 
 
+def open_for_staff(
+    session: Session,
+    order: LockedOrder,
+    *,
+    order_status: str,
+    description: str,
+    desired_outcome: str,
+    cause: str,
+    now: datetime,
+) -> Dispute:
+    """Open a dispute of the service itself, which goes to staff at once. The caller freezes and notifies.
+
+    :param order: locked
+    :param order_status: the status before the dispute
+    :param cause: the note of the first event, such as ``silent_buyer``
+    """
+    dispute = Dispute(
+        order_id=order.id,
+        buyer_id=order.buyer_id,
+        vendor_user_id=order.vendor_user_id,
+        opened_by="system",
+        order_status=order_status,
+        reason="other",
+        description=description,
+        desired_outcome=desired_outcome,
+        status=states.DISPUTE.target(states.DISPUTE.initial, states.ESCALATE),
+        response_due_at=now + RESPONSE_TIME,
+        finding_due_at=now + FINDING_TIME,
+        ruling_due_at=now + RULING_TIME,
+        created_at=now,
+        updated_at=now,
+    )
+    session.add(dispute)
+    session.flush()
+    record_event(session, dispute, "opened", SYSTEM, note=cause, now=now)
+    return dispute
+
+
 def _check_claim(session: Session, order: LockedOrder, complaint: Complaint) -> None:
     known = set(session.scalars(select(OrderItem.product_id).where(OrderItem.order_id == order.id)))
     if not known.issuperset(complaint.item_ids):
@@ -197,11 +236,13 @@ def withdraw(session: Session, *, dispute_id: UUID, caller: Caller, now: datetim
     :raises NotFoundError: the caller is no party
     :raises NotYourTurnError: the other side opened the dispute
     :raises IllegalTransitionError: the dispute is resolved or withdrawn
+    :raises ChargedBackError: the buyer's bank disputes the payment or has returned it, so staff must rule
     """
     dispute, order = lock_case(session, dispute_id=dispute_id)
     role = party_role(dispute, caller)
     if role != dispute.opened_by:
         raise NotYourTurnError(texts.NOT_OPENER)
+    ensure_order_not_charged_back(session, order_id=order.id)
     end_case(session, dispute, trigger=states.WITHDRAW, now=now)
     session.flush()
     orders.resume_order(
@@ -290,12 +331,13 @@ def notify_party(
     cause: str,
     now: datetime,
     **values: str,
-) -> None:
-    """Notify a party of an event of a dispute.
+) -> bool:
+    """Notify a party of an event of a dispute, once for each cause.
 
     :param values: the values of further placeholders of the body
+    :return: whether the notification is new
     """
-    notify(
+    notified = notify(
         session,
         user_id=user_id,
         type="order_disputed",
@@ -305,6 +347,7 @@ def notify_party(
         cause=f"dispute:{dispute.id}:{cause}",
         now=now,
     )
+    return notified is not None
 
 
 def notify_parties(
@@ -317,9 +360,12 @@ def notify_parties(
     cause: str,
     now: datetime,
     **values: str,
-) -> None:
-    """Notify both parties of an event of a dispute. The parameters are those of ``notify_party``."""
-    for user_id in (dispute.buyer_id, dispute.vendor_user_id):
+) -> bool:
+    """Notify both parties of an event of a dispute. Parameters and result are those of ``notify_party``."""
+    are_new = [
         notify_party(
             session, dispute, order, user_id=user_id, title=title, body=body, cause=cause, now=now, **values
         )
+        for user_id in (dispute.buyer_id, dispute.vendor_user_id)
+    ]
+    return any(are_new)

@@ -74,6 +74,10 @@ class Dispute(Timestamped, Entity):
     ruling_due_at: Mapped[datetime]
     response: Mapped[str | None] = mapped_column(info={"personal": "message"})
     responded_at: Mapped[datetime | None]
+    response_missed_at: Mapped[datetime | None] = mapped_column(
+        comment="Time at which the other side had not responded; this counts against that side"
+    )
+    has_chargeback: Mapped[bool] = mapped_column(server_default=text("false"))
     finding: Mapped[str | None] = mapped_column(info={"personal": "message"})
     finding_at: Mapped[datetime | None]
     buyer_minor: Mapped[int | None] = mapped_column(comment="Refund of the ruling in kobo")

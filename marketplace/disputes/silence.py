@@ -9,11 +9,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
-from marketplace.disputes import cases, states, texts
-from marketplace.disputes.models import Dispute
+from marketplace.disputes import cases, texts
 from marketplace.infra.batches import process_each
 from marketplace.infra.db import Database
 from marketplace.kernel.clock import iso
@@ -30,7 +29,7 @@ VENDOR_REMINDER = timedelta(hours=48)
 CANCELLED_AFTER = timedelta(hours=96)
 # A reminder that could not be sent for a day is left out. The next reminder follows.
 _CATCH_UP = timedelta(days=1)
-_MAX_ORDERS_PER_RUN = 1_000
+_ORDERS_PER_PAGE = 1_000
 
 
 def remind_silent_buyers(database: Database, *, now: datetime) -> int:
@@ -40,8 +39,13 @@ def remind_silent_buyers(database: Database, *, now: datetime) -> int:
     """
     reminders = 0
     for delay in BUYER_REMINDERS:
-        rows = _list_orders(database, order_states.SHIPPED, after=now - delay - _CATCH_UP, until=now - delay)
-        reminders += _count_done(rows, partial(_remind_buyer_in_transaction, database, delay=delay, now=now))
+        reminders += _process_orders(
+            database,
+            order_states.SHIPPED,
+            partial(_remind_buyer_in_transaction, database, delay=delay, now=now),
+            after=now - delay - _CATCH_UP,
+            until=now - delay,
+        )
     return reminders
 
 
@@ -77,32 +81,28 @@ def escalate_silent_buyers(database: Database, *, now: datetime) -> int:
 
     :return: the number of opened disputes
     """
-    rows = _list_orders(database, order_states.SHIPPED, after=None, until=now - ESCALATED_AFTER)
-    return _count_done(rows, lambda order_id: database.in_transaction(_escalate, order_id=order_id, now=now))
+    return _process_orders(
+        database,
+        order_states.SHIPPED,
+        lambda order_id: database.in_transaction(_escalate, order_id=order_id, now=now),
+        after=None,
+        until=now - ESCALATED_AFTER,
+    )
 
 
 def _escalate(session: Session, *, order_id: UUID, now: datetime) -> bool:
     order = lock_order(session, order_id=order_id)
     if order.status != order_states.SHIPPED:
         return False
-    dispute = Dispute(
-        order_id=order.id,
-        buyer_id=order.buyer_id,
-        vendor_user_id=order.vendor_user_id,
-        opened_by="system",
+    dispute = cases.open_for_staff(
+        session,
+        order,
         order_status=order.status,
-        reason="other",
         description=texts.SILENT_BUYER_DESCRIPTION,
         desired_outcome=cases.RELEASE,
-        status=states.DISPUTE.target(states.DISPUTE.initial, states.ESCALATE),
-        response_due_at=now + cases.RESPONSE_TIME,
-        finding_due_at=now + cases.FINDING_TIME,
-        ruling_due_at=now + cases.RULING_TIME,
-        created_at=now,
-        updated_at=now,
+        cause="silent_buyer",
+        now=now,
     )
-    session.add(dispute)
-    session.flush()
     orders.freeze_order(
         session,
         order=order,
@@ -111,7 +111,6 @@ def _escalate(session: Session, *, order_id: UUID, now: datetime) -> bool:
         note=texts.SILENT_BUYER_DESCRIPTION,
         now=now,
     )
-    cases.record_event(session, dispute, "opened", SYSTEM, note="silent_buyer", now=now)
     cases.notify_parties(
         session,
         dispute,
@@ -130,9 +129,12 @@ def remind_silent_vendors(database: Database, *, now: datetime) -> int:
     :return: the number of reminders
     """
     until = now - VENDOR_REMINDER
-    rows = _list_orders(database, order_states.PAID_ESCROW, after=until - _CATCH_UP, until=until)
-    return _count_done(
-        rows, lambda order_id: database.in_transaction(_remind_vendor, order_id=order_id, now=now)
+    return _process_orders(
+        database,
+        order_states.PAID_ESCROW,
+        lambda order_id: database.in_transaction(_remind_vendor, order_id=order_id, now=now),
+        after=until - _CATCH_UP,
+        until=until,
     )
 
 
@@ -158,30 +160,42 @@ def cancel_unaccepted_orders(database: Database, *, now: datetime) -> int:
 
     :return: the number of cancelled orders
     """
-    rows = _list_orders(database, order_states.PAID_ESCROW, after=None, until=now - CANCELLED_AFTER)
-    return _count_done(
-        rows,
+    return _process_orders(
+        database,
+        order_states.PAID_ESCROW,
         lambda order_id: database.in_transaction(
             cancel_unaccepted_order, order_id=order_id, reason=texts.SILENT_VENDOR_REASON, now=now
         ),
+        after=None,
+        until=now - CANCELLED_AFTER,
     )
 
 
-def _list_orders(database: Database, status: str, *, after: datetime | None, until: datetime) -> list[UUID]:
-    """List orders whose current stage began in a period, the longest waiting first."""
+def _process_orders(
+    database: Database,
+    status: str,
+    work: Callable[[UUID], bool],
+    *,
+    after: datetime | None,
+    until: datetime,
+) -> int:
+    """Process each order whose current stage began in a period, the longest waiting first, page by page.
+
+    Each order is processed on its own. A failure is left to the next run.
+
+    :return: the number of orders with an effect
+    """
     since = Order.shipped_at if status == order_states.SHIPPED else Order.paid_at
-    query = (
-        select(Order.id)
-        .where(Order.status == status, since <= until)
-        .order_by(since, Order.id)
-        .limit(_MAX_ORDERS_PER_RUN)
-    )
+    query = select(Order.id, since).where(Order.status == status, since <= until).order_by(since, Order.id)
     if after is not None:
         query = query.where(since > after)
-    with database.reading() as session:
-        return list(session.scalars(query))
-
-
-def _count_done(order_ids: list[UUID], work: Callable[[UUID], bool]) -> int:
-    """Process each order on its own, and count the orders with an effect. Failures are left to the next run."""
-    return sum(process_each(order_ids, work, failure="silent order not processed"))
+    effects = 0
+    last: tuple[datetime | None, UUID] | None = None
+    while True:
+        page_query = query if last is None else query.where(tuple_(since, Order.id) > tuple_(*last))
+        with database.reading() as session:
+            page = session.execute(page_query.limit(_ORDERS_PER_PAGE)).all()
+        effects += sum(process_each([row[0] for row in page], work, failure="silent order not processed"))
+        if len(page) < _ORDERS_PER_PAGE:
+            return effects
+        last = (page[-1][1], page[-1][0])

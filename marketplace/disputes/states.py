@@ -7,7 +7,7 @@ RESOLVED_BUYER, RESOLVED_VENDOR, RESOLVED_SPLIT = "resolved_buyer", "resolved_ve
 WITHDRAWN = "withdrawn"
 
 REQUEST_RESPONSE, RESPOND, FIND, WITHDRAW = "request-response", "respond", "find", "withdraw"
-ESCALATE = "escalate"
+ESCALATE, MISS_RESPONSE = "escalate", "miss-response"
 REFUND_BUYER, RELEASE_VENDOR, SPLIT = OUTCOMES = ("refund_buyer", "release_vendor", "split")
 RETURN_REQUESTED, RETURN_SENT, RETURN_RECEIVED, RETURN_CANCELLED = RETURN_STATUSES = (
     *("requested", "sent", "received", "cancelled"),
@@ -20,10 +20,11 @@ DISPUTE = StateMachine(
     initial=OPEN,
     transitions=(
         Transition(REQUEST_RESPONSE, (OPEN,), AWAITING_RESPONSE),
-        # A silent buyer's order goes to staff at once.
+        # A silent buyer's order and a chargeback go to staff at once.
         Transition(ESCALATE, (OPEN,), UNDER_REVIEW),
         # The other side may add to the response until the ruling.
         Transition(RESPOND, (AWAITING_RESPONSE, UNDER_REVIEW), UNDER_REVIEW),
+        Transition(MISS_RESPONSE, (AWAITING_RESPONSE,), UNDER_REVIEW),
         Transition(FIND, _UNRESOLVED, UNDER_REVIEW),
         Transition(WITHDRAW, _UNRESOLVED, WITHDRAWN),
         Transition(REFUND_BUYER, _UNRESOLVED, RESOLVED_BUYER),

@@ -158,3 +158,42 @@ PACK_MESSAGE_LINE = "{at}, {side}: {text}"
 PACK_FILES = "Files"
 PACK_FILE_LINE = "{name} (SHA-256 {sha256}) {note}"
 PACK_FILE_LEFT_OUT = "left out because of the size"
+
+CHARGEBACK_DESCRIPTION = "The buyer's bank disputes the payment."
+CHARGEBACK_TITLE = "The buyer's bank disputes the payment"
+CHARGEBACK_BODY = {
+    "chargeback_opened": (
+        "The buyer's bank disputes the payment of order {order_number}. Add your evidence to dispute {number}. We send"
+        " the evidence to the bank."
+    ),
+    "chargeback_won": "The bank rejected the chargeback of order {order_number}. Staff rule in dispute {number}.",
+    "chargeback_lost": (
+        "The bank took back the payment of order {order_number}. Staff rule in dispute {number} who bears the loss."
+    ),
+    "chargeback_unclear": (
+        "The bank decided about the payment of order {order_number}. Staff check the outcome in dispute {number}."
+    ),
+}
+
+RESPONSE_DUE_TITLE = "Your response is due"
+RESPONSE_DUE_BODY = (
+    "Respond in dispute {number} about order {order_number} by {until}. Otherwise staff rule without it."
+)
+RESPONSE_MISSED_TITLE = "The time for the response is over"
+RESPONSE_MISSED_BODY = {
+    "buyer": (
+        "The buyer did not respond in dispute {number} about order {order_number} within 48 hours. This counts against"
+        " the buyer in the ruling."
+    ),
+    "vendor": (
+        "The vendor did not respond in dispute {number} about order {order_number} within 48 hours. This counts against"
+        " the vendor in the ruling."
+    ),
+}
+EVIDENCE_DUE_TITLE = "Evidence is sealed soon"
+EVIDENCE_DUE_BODY = (
+    "Add your last files to dispute {number} about order {order_number} by {until}. Then it is sealed."
+)
+ALERT_DISPUTES_DUE = "Disputes are due soon"
+ALERT_DISPUTES_OVERDUE = "Disputes are overdue"
+ALERT_DISPUTES_ON_TIME = "No dispute needs this stage now."

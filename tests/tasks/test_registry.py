@@ -88,6 +88,7 @@ def test_dispatcher_has_a_handler_for_each_stored_topic() -> None:
         "campus.renamed",
         "chat.repeated-blocks",
         "favorites.product-changed",
+        "order.charged-back",
         "order.disputed-refunded",
         "order.refunded-in-full",
         "payout.ask",

@@ -17,7 +17,9 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts.kinds import AlertIdentifier
 from marketplace.alerts.operations import raise_alert, resolve_alert
+from marketplace.infra import outbox
 from marketplace.infra.sql.statements import Statement
+from marketplace.kernel import queues
 from marketplace.kernel.money import CURRENCY
 from marketplace.notifications.operations import notify
 from marketplace.orders import operations as orders, states
@@ -34,6 +36,7 @@ from marketplace.payments.refunds import buyer_accounts, create, notifications
 from marketplace.providers.gateway.payloads import DISPUTE_LOST, DISPUTE_WON, GatewayDispute
 
 _log = structlog.get_logger(__name__)
+ORDER_CHARGED_BACK_TOPIC = "order.charged-back"
 
 # Reports may arrive out of order, so an open status never replaces a resolved one. A report with a recognized outcome
 # may replace one without.
@@ -106,6 +109,15 @@ def record_chargeback(session: Session, *, reported: GatewayDispute, is_final: b
     )
     for order in frozen:
         _notify_vendor(session, order, now=now)
+    for order_id in paid_by_order:
+        # The disputes area opens the dispute of the order, or joins it.
+        outbox.enqueue(
+            session,
+            queue=queues.WEBHOOKS,
+            topic=ORDER_CHARGED_BACK_TOPIC,
+            payload={"orderId": str(order_id)},
+            due_at=now,
+        )
     allocations: list[ChargebackAllocation] = []
     if is_final and reported.is_lost:
         allocations = record_chargeback_loss(
