@@ -26,7 +26,7 @@ _CSV_COLUMNS = (
         "cartAdds",
         "conversion",
     ),
-    *("refundedOrders", "refundedMinor", "disputedOrders"),
+    *("refundedOrders", "refundedMinor", "disputedOrders", "lostDisputes"),
 )
 
 
@@ -68,6 +68,7 @@ def get_store_analytics(ctx: Context, vendor_id: UUID, query: dict[str, Any]) ->
             "refundedOrders": point.refunded_orders,
             "refundedMinor": point.refunded_minor,
             "disputedOrders": point.disputed_orders,
+            "lostDisputes": point.lost_disputes,
         }
         for point in built.series
     )

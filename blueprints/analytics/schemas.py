@@ -72,6 +72,9 @@ class StoreFigures(Schema):
         required=True, metadata=doc("Refunded kobo, also after the release.", 250_000)
     )
     disputed_orders = StrictInteger(minimum=0, required=True, metadata=doc("Orders with a dispute.", 0))
+    lost_disputes = StrictInteger(
+        minimum=0, required=True, metadata=doc("Disputed orders with a refund, full or partial.", 0)
+    )
 
 
 class PeriodFigures(StoreFigures):

@@ -345,6 +345,7 @@ def _detail(ctx: Context, dispute_id: UUID) -> dict[str, Any]:
         "offers": detail.offers,
         "goods_return": detail.goods_return,
         "appeal": detail.appeal,
+        "risk_notes": detail.risk_notes,
     }
 
 

@@ -24,6 +24,7 @@ from marketplace.kernel import demo_ids
 
 MAX_MINOR = 1_000_000_000_000
 _amount = partial(StrictInteger, minimum=1, maximum=MAX_MINOR)
+_count = partial(StrictInteger, minimum=0, required=True)
 _text = partial(Text, min_length=10, max_length=cases.MAX_TEXT_LENGTH)
 
 
@@ -230,6 +231,17 @@ class RulingAppealView(Schema):
     )
 
 
+class SideHistoryView(Schema):
+    """The earlier disputes of a side."""
+
+    side = Choice("buyer", "vendor", required=True, metadata=doc("The side.", "buyer"))
+    disputes = _count(metadata=doc("Other disputes of the person on this side.", 3))
+    opened = _count(metadata=doc("Disputes that the person opened.", 2))
+    lost = _count(metadata=doc("Disputes that ended with money for the other side.", 1))
+    missed = _count(metadata=doc("Disputes without a response in time.", 0))
+    chargebacks = _count(metadata=doc("Disputes with a chargeback.", 0))
+
+
 class DisputeDetail(DisputeView):
     """A dispute with its timeline, offers, return and appeal."""
 
@@ -242,6 +254,12 @@ class DisputeDetail(DisputeView):
         allow_none=True,
         data_key="return",
         metadata=doc("Return of the goods; null if no ruling required it.", None),
+    )
+    risk_notes = fields.List(
+        fields.Nested(SideHistoryView),
+        required=True,
+        allow_none=True,
+        metadata=doc("History of both sides for staff; null for the parties.", None),
     )
     appeal = fields.Nested(
         RulingAppealView, required=True, allow_none=True, metadata=doc("Appeal; null without.", None)

@@ -18,8 +18,8 @@ class StoreDay(Base):
     __tablename__ = "store_days"
     __table_args__ = (
         CheckConstraint(
-            "least(orders, units, revenue_minor, refunded_orders, refunded_minor, disputed_orders, views, cart_adds)"
-            " >= 0",
+            "least(orders, units, revenue_minor, refunded_orders, refunded_minor, disputed_orders, lost_disputes,"
+            " views, cart_adds) >= 0",
             name="not_negative",
         ),
     )
@@ -34,6 +34,7 @@ class StoreDay(Base):
     refunded_orders: Mapped[int] = mapped_column(server_default=text("0"))
     refunded_minor: Mapped[int] = mapped_column(server_default=text("0"))
     disputed_orders: Mapped[int] = mapped_column(server_default=text("0"))
+    lost_disputes: Mapped[int] = mapped_column(server_default=text("0"))
     views: Mapped[int] = mapped_column(server_default=text("0"))
     cart_adds: Mapped[int] = mapped_column(server_default=text("0"))
 

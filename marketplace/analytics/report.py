@@ -29,6 +29,7 @@ class Figures:
     """The figures of a period. Amounts are kobo.
 
     :ivar average_order_minor: rounded half up; none without orders
+    :ivar lost_disputes: disputed orders with a refund, full or partial
     :ivar conversion: orders per view; none without views
     """
 
@@ -38,6 +39,7 @@ class Figures:
     refunded_orders: int
     refunded_minor: int
     disputed_orders: int
+    lost_disputes: int
     views: int
     cart_adds: int
 

@@ -169,7 +169,7 @@ _CLEAR_SALES = (
         text(
             f"""
             UPDATE store_days s SET orders = 0, units = 0, revenue_minor = 0, refunded_orders = 0,
-                refunded_minor = 0, disputed_orders = 0
+                refunded_minor = 0, disputed_orders = 0, lost_disputes = 0
             FROM {_KEYS_SQL} WHERE s.vendor_id = k.vendor_id AND s.day = k.day
             """
         )
@@ -193,16 +193,18 @@ _WRITE_SALES = (
         text(
             f"""
             INSERT INTO store_days (vendor_id, day, orders, units, revenue_minor, refunded_orders, refunded_minor,
-                disputed_orders)
+                disputed_orders, lost_disputes)
             SELECT k.vendor_id, k.day, count(*), sum(u.units), sum(o.total_minor - o.service_fee_minor),
                 count(*) FILTER (WHERE s.refunded_minor + s.clawed_back_minor > 0),
-                sum(s.refunded_minor + s.clawed_back_minor), count(*) FILTER (WHERE o.disputed_at IS NOT NULL)
+                sum(s.refunded_minor + s.clawed_back_minor), count(*) FILTER (WHERE o.disputed_at IS NOT NULL),
+                count(*) FILTER (WHERE o.disputed_at IS NOT NULL AND s.refunded_minor + s.clawed_back_minor > 0)
             FROM {_PAID_ORDERS_SQL} JOIN escrows s ON s.order_id = o.id
                 CROSS JOIN LATERAL (SELECT sum(quantity) AS units FROM order_items WHERE order_id = o.id) u
             GROUP BY k.vendor_id, k.day
             ON CONFLICT (vendor_id, day) DO UPDATE SET orders = excluded.orders, units = excluded.units,
                 revenue_minor = excluded.revenue_minor, refunded_orders = excluded.refunded_orders,
-                refunded_minor = excluded.refunded_minor, disputed_orders = excluded.disputed_orders
+                refunded_minor = excluded.refunded_minor, disputed_orders = excluded.disputed_orders,
+                lost_disputes = excluded.lost_disputes
             """
         )
     ),

@@ -57,6 +57,7 @@ class Order(Timestamped, Entity):
         Index("ix_orders_created", "created_at", "id"),
         Index("ix_orders_campus", "campus_id", text("id DESC")),
         Index("ix_orders_status", "status", "created_at", "id"),
+        Index("ix_orders_disputed", "disputed_at", postgresql_where=text("disputed_at IS NOT NULL")),
         Index("ix_orders_total", "total_minor", "id"),
         Index("ix_orders_paid", text("paid_at NULLS FIRST"), "id"),
         Index("ix_orders_checkout", "checkout_id", postgresql_where=text("checkout_id IS NOT NULL")),

@@ -346,8 +346,10 @@ def _vendor_counter(order: LockedOrder, target: str, trigger: str, actor: Actor)
     if target == states.DELIVERED:
         return _COUNT_COMPLETED
     was_paid = order.status != states.PENDING_PAYMENT
-    if target in (states.CANCELLED, states.REFUNDED) and was_paid and actor.role in _FAILURE_ACTORS:
-        return _COUNT_FAILED
+    # A disputed order that is refunded counts against the vendor, also after a settlement.
+    was_disputed = order.status == states.DISPUTED
+    if target in (states.CANCELLED, states.REFUNDED) and was_paid:
+        return _COUNT_FAILED if was_disputed or actor.role in _FAILURE_ACTORS else None
     return None
 
 

@@ -95,6 +95,7 @@ RISK_AMOUNT_UNUSUAL = (
     "The amount is more than three times the average of the payee's latest 12 successful payouts."
 )
 RISK_UNDER_DISPUTE = "The store has an order under dispute or with an open chargeback."
+RISK_LOST_DISPUTES = "The store has refunded two or more disputed orders of the last 90 days."
 RISK_NOT_ACTIVE = "The store or the payee's account is suspended, restricted or closed."
 RISK_OWES_MONEY = "The vendor owes the marketplace money."
 RISK_FAILED_BEFORE = "The payee's latest payout failed or was reversed."

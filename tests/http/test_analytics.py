@@ -167,8 +167,8 @@ def test_series_is_exported_as_csv(shop: ShopClient) -> None:
     answer = shop.get(path(shop), shop.vendor, format="csv", **{"from": "2026-03-01", "to": "2026-03-02"})
     assert answer.content_type.startswith("text/csv")
     assert answer.text.splitlines()[1:] == [
-        "2026-03-01,2026-03-01,0,0,0,,0,0,,0,0,0",
-        "2026-03-02,2026-03-02,2,3,201,101,8,0,0.25,0,0,0",
+        "2026-03-01,2026-03-01,0,0,0,,0,0,,0,0,0,0",
+        "2026-03-02,2026-03-02,2,3,201,101,8,0,0.25,0,0,0,0",
     ]
 
 

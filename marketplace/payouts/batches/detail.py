@@ -27,6 +27,8 @@ _NEW_ACCOUNT_PERIOD = timedelta(days=30)
 # An amount is unusual if it exceeds this multiple of the average of the latest successful payouts.
 _HISTORY_LENGTH = 12
 _UNUSUAL_AMOUNT_FACTOR = 3
+_LOST_DISPUTES_PERIOD = timedelta(days=90)
+_MANY_LOST_DISPUTES = 2
 
 # In the order of importance for officers.
 RISK_FLAGS: dict[str, str] = {
@@ -37,6 +39,7 @@ RISK_FLAGS: dict[str, str] = {
     "first_payout": texts.RISK_FIRST_PAYOUT,
     "amount_unusual": texts.RISK_AMOUNT_UNUSUAL,
     "under_dispute": texts.RISK_UNDER_DISPUTE,
+    "lost_disputes": texts.RISK_LOST_DISPUTES,
     "not_active": texts.RISK_NOT_ACTIVE,
     "owes_money": texts.RISK_OWES_MONEY,
     "failed_before": texts.RISK_FAILED_BEFORE,
@@ -68,6 +71,7 @@ class PaymentFacts(Reservation):
     last_paid_at: datetime | None
     last_failed: bool
     disputes: int
+    lost_disputes: int
     owes_minor: int
 
     @property
@@ -154,6 +158,9 @@ _SELECT_PAYMENTS = Statement(
                     JOIN payment_allocations l ON l.intent_id = d.intent_id JOIN orders o ON o.id = l.order_id
                 WHERE d.status = 'open'
             ) found GROUP BY vendor_id
+        ), lost AS (
+            SELECT o.vendor_id, count(*) AS disputes FROM orders o JOIN escrows s ON s.order_id = o.id
+            WHERE o.disputed_at > :lost_since AND s.refunded_minor + s.clawed_back_minor > 0 GROUP BY o.vendor_id
         )
         SELECT i.id, i.user_id, i.vendor_id, i.amount_minor, i.status, i.asked_for, i.failure_reason, i.stalled_at,
             i.created_at, i.updated_at, unsent.is_unsent,
@@ -164,6 +171,7 @@ _SELECT_PAYMENTS = Statement(
             NOT unsent.is_unsent OR a.id IS NOT DISTINCT FROM s.id AS is_staged_account,
             coalesce(h.arrived, 0) AS successful_payouts, h.average_minor, h.largest_minor, h.last_paid_at,
             coalesce(l.failed, false) AS last_failed, coalesce(disputed.disputes, 0) AS disputes,
+            coalesce(lost.disputes, 0) AS lost_disputes,
             coalesce(debt.balance_minor, 0) AS owes_minor
         FROM payout_transfer_intents i
             JOIN profiles p ON p.id = i.user_id
@@ -173,6 +181,7 @@ _SELECT_PAYMENTS = Statement(
             LEFT JOIN vendor_profiles v ON v.id = i.vendor_id
             LEFT JOIN payout_accounts a ON a.user_id = i.user_id AND a.replaced_at IS NULL AND unsent.is_unsent
             LEFT JOIN disputed ON disputed.vendor_id = i.vendor_id
+            LEFT JOIN lost ON lost.vendor_id = i.vendor_id
             LEFT JOIN ledger_accounts debt ON debt.kind = 'vendor_receivable' AND debt.owner_id = i.vendor_id
             LEFT JOIN LATERAL (
                 SELECT count(*) AS arrived, avg(amount_minor)::bigint AS average_minor,
@@ -205,7 +214,13 @@ def show_batch_detail(
     """
     batch = show_batch(session, batch_id=batch_id)
     # A batch has at most `PAYEES_LIMIT` payments, including cancelled payments, so this limit omits none.
-    rows = _SELECT_PAYMENTS.all(session, batch_id=batch_id, history=_HISTORY_LENGTH, limit=2 * PAYEES_LIMIT)
+    rows = _SELECT_PAYMENTS.all(
+        session,
+        batch_id=batch_id,
+        history=_HISTORY_LENGTH,
+        lost_since=now - _LOST_DISPUTES_PERIOD,
+        limit=2 * PAYEES_LIMIT,
+    )
     is_undisbursed = batch.status in FILTERS[UNDISBURSED]
     holds = find_payout_holds(session, payouts=rows, now=now) if is_undisbursed else {}
     payments = [_add_risks(row, holds.get(row.id, ()) if row.is_unsent else (), now=now) for row in rows]
@@ -278,6 +293,7 @@ def _find_risk_flags(facts: PaymentFacts, holds: tuple[Hold, ...], *, now: datet
         "amount_unusual": facts.average_minor is not None
         and facts.amount_minor > _UNUSUAL_AMOUNT_FACTOR * facts.average_minor,
         "under_dispute": facts.disputes > 0,
+        "lost_disputes": facts.lost_disputes >= _MANY_LOST_DISPUTES,
         "not_active": not facts.is_payee_active,
         "owes_money": facts.owes_minor > 0,
         "failed_before": facts.last_failed,

@@ -48,12 +48,15 @@ _RECOUNT = """
         sum(o.total_minor - o.service_fee_minor) AS revenue_minor,
         count(*) FILTER (WHERE s.refunded_minor + s.clawed_back_minor > 0) AS refunded_orders,
         sum(s.refunded_minor + s.clawed_back_minor) AS refunded_minor,
-        count(*) FILTER (WHERE o.disputed_at IS NOT NULL) AS disputed_orders
+        count(*) FILTER (WHERE o.disputed_at IS NOT NULL) AS disputed_orders,
+        count(*) FILTER (WHERE o.disputed_at IS NOT NULL AND s.refunded_minor + s.clawed_back_minor > 0)
+            AS lost_disputes
     FROM orders o JOIN escrows s ON s.order_id = o.id
     WHERE o.vendor_id = :vendor_id AND o.paid_at IS NOT NULL GROUP BY 1 ORDER BY 1
 """
 _STORED = """
-    SELECT day, orders, units, revenue_minor, refunded_orders, refunded_minor, disputed_orders
+    SELECT day, orders, units, revenue_minor, refunded_orders, refunded_minor, disputed_orders,
+        lost_disputes
     FROM store_days WHERE vendor_id = :vendor_id AND orders > 0 ORDER BY day
 """
 _VIEWS = """

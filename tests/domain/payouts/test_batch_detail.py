@@ -11,8 +11,12 @@ from sqlalchemy.orm import Session
 
 from blueprints.payouts.batches.schemas import PayoutBatchDetail
 from marketplace.kernel.paging import Page, PageRequest
+from marketplace.orders.operations import freeze_order
+from marketplace.orders.states import DISPUTE
+from marketplace.orders.transitions import Actor, lock_order
 from marketplace.payouts.batches.detail import RISK_FLAGS, show_batch_detail
 from marketplace.platform.halts import halt_payouts
+from tests.support.finance import make_officer, refund
 from tests.support.payouts import (
     OWED_MINOR,
     Payee,
@@ -127,18 +131,34 @@ def make_risky(session: Session, payee: Payee, risk: str) -> None:
     elif risk == "under_dispute":
         assert payee.store_id is not None
         _dispute(session, payee)
+    elif risk == "lost_disputes":
+        for _ in range(2):
+            _lose_dispute(session, payee)
     else:
         sql, values = acts[risk]
         execute(session, sql, user=payee.user.id, **values)
 
 
-def _dispute(session: Session, payee: Payee) -> None:
+def _paid_order(session: Session, payee: Payee) -> UUID:
     assert payee.store_id is not None
     campus_id = session.execute(
         text("SELECT campus_id FROM vendor_profiles WHERE id = :id"), {"id": payee.store_id}
     ).scalar_one()
     shop = Shop(campus_id, make_category(session), payee.store_id, payee.user, make_person(session))
-    order_id = paid_order(session, shop)
+    return paid_order(session, shop)
+
+
+def _lose_dispute(session: Session, payee: Payee) -> None:
+    order_id = _paid_order(session, payee)
+    order = lock_order(session, order_id=order_id)
+    freeze_order(
+        session, order=order, trigger=DISPUTE, actor=Actor("buyer", payee.user.id), note="damaged", now=NOW
+    )
+    refund(session, order_id, make_officer(session))
+
+
+def _dispute(session: Session, payee: Payee) -> None:
+    order_id = _paid_order(session, payee)
     execute(
         session,
         "INSERT INTO charge_disputes (gateway_dispute_id, intent_id, status) SELECT 'D' || :order, intent_id, 'open'"

@@ -18,7 +18,7 @@ from marketplace.payments.chargebacks.intake import ORDER_CHARGED_BACK_TOPIC
 from tests.support.dispute_parties import DESCRIPTION, DISPUTES, Parties
 from tests.support.finance import charge_of, dispute_charge
 from tests.support.probes import assert_problem
-from tests.support.purchases import NOW
+from tests.support.purchases import NOW, row_of
 
 WON, LOST = "declined", "merchant-accepted"
 HOUR = timedelta(hours=1)
@@ -197,3 +197,45 @@ class TestChargebacks:
         self.charge_back(parties, order_id)
         with parties.database.reading() as session:
             assert session.scalar(select(Dispute.id).where(Dispute.order_id == order_id)) is None
+
+
+class TestHistory:
+    def test_staff_see_the_earlier_disputes_of_both_sides(self, parties: Parties) -> None:
+        lost = parties.opened(parties.http.shipped())
+        parties.rule(lost, "release_vendor")
+        missed = parties.opened(parties.http.shipped())
+        due_times.keep_due_times(parties.database, now=NOW + RESPONSE_TIME)
+        parties.rule(missed, "split", buyerAmountMinor=100)
+        dispute_id = parties.open(parties.http.shipped(), parties.vendor).json["data"]["id"]
+        buyer, vendor = shown(parties, dispute_id)["riskNotes"]
+        assert buyer == {
+            "side": "buyer",
+            "disputes": 2,
+            "opened": 2,
+            "lost": 2,
+            "missed": 0,
+            "chargebacks": 0,
+        }
+        assert (vendor["disputes"], vendor["opened"], vendor["lost"], vendor["missed"]) == (2, 0, 1, 1)
+        for headers in (parties.buyer, parties.vendor):
+            answer = parties.http.get(f"{DISPUTES}/{dispute_id}", headers).json["data"]
+            assert answer["riskNotes"] is None
+
+    @pytest.mark.parametrize(
+        ("outcome", "failed", "completed"), [("refund_buyer", 1, 0), ("release_vendor", 0, 1)]
+    )
+    def test_ruling_counts_in_the_completion_of_the_store(
+        self, parties: Parties, outcome: str, failed: int, completed: int
+    ) -> None:
+        parties.rule(parties.opened(parties.http.shipped()), outcome)
+        with parties.database.reading() as session:
+            store = row_of(session, "vendor_profiles", id=parties.shop.store_id)
+        assert (store["failed_orders"], store["completed_orders"]) == (failed, completed)
+
+    def test_settled_refund_counts_in_the_completion_of_the_store(self, parties: Parties) -> None:
+        order_id = parties.http.shipped()
+        dispute_id, total = parties.opened(order_id), parties.balances(order_id)["escrow"]
+        offer = parties.act(dispute_id, "offers", parties.vendor, {"buyerAmountMinor": total}).json["data"]
+        parties.act(dispute_id, f"offers/{offer['offers'][0]['id']}/accept", parties.buyer)
+        with parties.database.reading() as session:
+            assert row_of(session, "vendor_profiles", id=parties.shop.store_id)["failed_orders"] == 1
