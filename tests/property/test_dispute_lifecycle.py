@@ -284,7 +284,7 @@ class DisputeLifecycle(RuleBasedStateMachine):
         in_escrow = moved["escrow"] - moved["lost_disputes"]
         with_vendors = moved["vendor_payable"] - moved["vendor_receivable"]
         assert min(in_escrow, with_vendors, moved["platform_revenue"]) >= 0
-        left = in_escrow + with_vendors + moved["platform_revenue"]
+        left = in_escrow + with_vendors + moved["platform_revenue"] - moved["dispute_expenses"]
         assert sent + taken + wallet - owed == paid - left
 
 

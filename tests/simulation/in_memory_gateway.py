@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from itertools import count
+from random import Random
 from typing import Any
 
 from marketplace.kernel.errors import ProviderUnavailableError
@@ -9,6 +10,7 @@ from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.gateway.payloads import Charge, GatewayRefund
 from marketplace.providers.gateway.payments import PaymentPage
 from tests.support.gateway import event_of
+from tests.support.gateway_events import dispute_data
 
 
 @dataclass
@@ -20,6 +22,7 @@ class InMemoryGateway:
     refunds: list[dict[str, Any]] = field(default_factory=list)
     events: list[bytes] = field(default_factory=list)
     reported: dict[int, set[str]] = field(default_factory=dict)
+    chargebacks: dict[int, dict[str, Any]] = field(default_factory=dict)
     fault: str = ""
     _ids: "count[int]" = field(default_factory=lambda: count(10**9))
 
@@ -90,6 +93,32 @@ class InMemoryGateway:
             data["status"] = status
         reported.add(data["status"])
         self.events.append(event_of(dict(data), f"refund.{data['status']}"))
+
+    def charge_back(self, draw: Random) -> None:
+        """Dispute a charge at the bank, or end a dispute in any way. Repeats are emitted again."""
+        made = [data for charges in self.charges.values() for data in charges]
+        if not made:
+            return
+        data = draw.choice(made)
+        dispute = self.chargebacks.get(data["id"])
+        if dispute is None:
+            dispute = dispute_data(
+                data["reference"],
+                data["id"],
+                id=next(self._ids),
+                refund_amount=draw.choice([data["amount"], data["amount"], 50_000]),
+            )
+            dispute["refund_amount"] = min(dispute["refund_amount"], data["amount"])
+            self.chargebacks[data["id"]] = dispute
+            self.events.append(event_of(dict(dispute), "charge.dispute.create"))
+        else:
+            self.end_chargeback(dispute, draw.choice(["declined", "merchant-accepted"]))
+
+    def end_chargeback(self, dispute: dict[str, Any], resolution: str) -> None:
+        """End a dispute. The first outcome stays, and is emitted again."""
+        dispute["resolution"] = dispute["resolution"] or resolution
+        dispute["status"] = "resolved"
+        self.events.append(event_of(dict(dispute), "charge.dispute.resolve"))
 
     def _may_be_down(self) -> None:
         if self.fault == "down":

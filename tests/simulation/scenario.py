@@ -15,7 +15,6 @@ from marketplace.kernel.errors import MarketplaceError
 from marketplace.ledger.queries import fetch_balances_by_kind
 from marketplace.orders import operations as orders, states
 from marketplace.orders.placing.place_order import WalletUse
-from marketplace.orders.transitions import SYSTEM, EscrowTransition, apply_transition, lock_order
 from marketplace.payments.charges import quarantine
 from marketplace.payments.intents import lifecycle as payments
 from marketplace.payments.intents.expiry import sweep_abandoned_checkouts
@@ -26,6 +25,7 @@ from marketplace.payments.refunds.buyer_accounts import offset_buyer_debts
 from marketplace.payments.refunds.gateway_reports import poll_refunds
 from marketplace.webhooks import inbox as webhooks
 from tests.simulation.crashing_database import CrashingDatabase, ProcessCrashedError
+from tests.simulation.dispute_actions import DisputeActions
 from tests.simulation.in_memory_gateway import InMemoryGateway
 from tests.support.finance import act_of, claw_back, make_officer, refund
 from tests.support.purchases import (
@@ -60,7 +60,7 @@ _UNCLEAR = """
 _LIVE = "id, status, buyer_id, vendor_id, total_minor, checkout_id"
 
 
-class Scenario:
+class Scenario(DisputeActions):
     """Shops, buyers, random actions, and the rules that must hold at the end."""
 
     def __init__(self, database: CrashingDatabase, seed: int) -> None:
@@ -82,7 +82,7 @@ class Scenario:
                 ]
                 for shop in shops
             }
-            self.officer = make_officer(session)
+            self.officer, self.second_officer = make_officer(session), make_officer(session)
             fill_wallet(session, first.buyer.id, DEPOSIT_MINOR)
             self.money_before = self._gateway_balance(session)
 
@@ -90,12 +90,16 @@ class Scenario:
         """Run random steps, finish all waiting work, and check the rules."""
         acts: dict[Callable[[], None], int] = {
             self.place: 4, self.check_out: 3, self.open: 6, self.pay: 7, self.deliver: 9, self.verify: 2,
-            self.cancel: 4, self.advance: 9, self.pin: 4, self.confirm: 2, self.freeze: 1, self.refund: 4,
+            self.cancel: 4, self.advance: 9, self.pin: 4, self.confirm: 2, self.refund: 4,
             self.claw_back: 2, self.send: 7, self.decide: 9, self.poll_unclear_refunds: 3,
             self.resolve_failed_refund: 4, self.resolve: 2, self.sweep: 2, self.wait: 2,
+            self.open_dispute: 4, self.end_dispute: 5, self.appeal: 3, self.charge_back: 2, self.follow: 3,
         }  # fmt: skip
-        # Most scenarios start with a paid order, and the random actions follow.
-        begun = (self.draw.choice([self.place, self.check_out]), self.open, self.pay, self.deliver)
+        # Most scenarios start with a paid order, half of them with a dispute, and the random actions follow.
+        begun = [self.draw.choice([self.place, self.check_out]), self.open, self.pay, self.deliver]
+        if self.draw.random() < 0.5:
+            begun += [self.advance, self.advance, self.open_dispute]
+            begun += [self.end_dispute, self.end_dispute, self.appeal, self.appeal]
         for act in (*begun, *self.draw.choices(list(acts), list(acts.values()), k=steps)):
             self.database.crash_probability = CRASH_PROBABILITY
             try:
@@ -296,12 +300,6 @@ class Scenario:
 
     # Actions of the gateway, the bank and the workers
 
-    def freeze(self) -> None:
-        """Freeze an order, like a dispute or a chargeback."""
-        found = self.random_order("paid_at IS NOT NULL")
-        if found is not None:
-            self.attempt("freeze", freeze, order_id=found[1]["id"], now=self.now)
-
     def deliver(self) -> None:
         """Deliver any event, for the first time or again, in any order."""
         if self.gateway.events:
@@ -346,6 +344,8 @@ class Scenario:
                     session, refund_id=found.id, reported=reported, now=self.now
                 )
                 self.done["send"] += 1
+            elif found is not None:
+                gateway_refund.record_refund_unknown_to_gateway(session, pending_refund=found, now=self.now)
             session.execute(
                 text("UPDATE outbox_events SET done_at = :now WHERE id = :id"),
                 {"now": self.now, "id": event["id"]},
@@ -462,7 +462,11 @@ class Scenario:
             self.resolve_failed_refund()
             if self.gateway.refunds and self.draw.random() < 0.3:
                 self.gateway.decide(self.draw.choice(self.gateway.refunds), "late success")
-        self._finish_refunds_and_events(seen, ["processed"])
+        for dispute in self.gateway.chargebacks.values():
+            self.gateway.end_chargeback(dispute, "declined")
+        for _ in range(2):
+            seen = self._finish_refunds_and_events(seen, ["processed"])
+            self.follow()
         self._sweep()
 
     def _finish_refunds_and_events(self, seen: int, words: list[str]) -> int:
@@ -501,6 +505,7 @@ class Scenario:
         self.done["duplicate refund"] += len(self.rows("SELECT id FROM refunds WHERE paid_twice_minor > 0"))
         self._check_stock()
         self._check_trails()
+        self.check_disputes()
 
     def _check_stock(self) -> None:
         """Check that the stock is the initial stock less the units that were paid and not returned."""
@@ -521,7 +526,12 @@ class Scenario:
         """Check that each paid kobo is in the ledger once, and that each refunded kobo left once."""
         paid = sum(data["amount"] for made in self.gateway.charges.values() for data in made)
         sent = [data for data in self.gateway.refunds if data["status"] == "processed"]
-        assert held == paid - sum(data["amount"] for data in sent)
+        taken = sum(
+            data["refund_amount"]
+            for data in self.gateway.chargebacks.values()
+            if data["resolution"] == "merchant-accepted"
+        )
+        assert held == paid - sum(data["amount"] for data in sent) - taken
         notes = [data["merchant_note"] for data in self.gateway.refunds]
         assert len(notes) == len(set(notes)), "the gateway received a duplicate refund request"
         # All work is done, so every refund is known to the gateway and has the same status here, or was credited.
@@ -554,16 +564,3 @@ class Scenario:
     def _gateway_balance(session: Session) -> int:
         balances = fetch_balances_by_kind(session)
         return balances["gateway_clearing"] + balances["gateway_fees"]
-
-
-def freeze(session: Session, *, order_id: UUID, now: Any) -> None:
-    """Freeze an order and its escrow."""
-    apply_transition(
-        session,
-        order=lock_order(session, order_id=order_id),
-        trigger=states.DISPUTE,
-        actor=SYSTEM,
-        now=now,
-        escrow=EscrowTransition("freeze"),
-        columns={"disputed_at": now},
-    )

@@ -14,8 +14,10 @@ _VACUUM_EVERY = 100
 
 # Actions that a few hundred scenarios must include to be meaningful.
 ACTS = (
-    *("crashed", "place", "check out", "pay", "deliver", "accept", "ship", "right pin", "confirm", "freeze"),
+    *("crashed", "place", "check out", "pay", "deliver", "accept", "ship", "right pin", "confirm"),
     *("cancel", "expired", "refund", "send", "retry", "credit", "duplicate refund"),
+    *("open dispute", "withdraw", "settle", "rule refund_buyer", "rule release_vendor", "rule split"),
+    *("receive return", "appeal", "appeal granted", "appeal rejected"),
 )
 
 
