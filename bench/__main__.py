@@ -10,10 +10,8 @@ from pathlib import Path
 
 import click
 
-from bench import chat, community, data, floors, ledger, memory, reads, report
+from bench import cases, chat, community, data, floors, ledger, memory, reads, report
 from bench.charges import Charges
-from bench.chat import Chat
-from bench.community import Community
 from bench.ingest import messages_part
 from bench.ledger import BrokenBooksError, Statements
 from bench.load import Call, LoadError, put_under_load, request
@@ -34,6 +32,7 @@ _NAMES = (
     *ledger.PARTS,
     *community.PARTS,
     *chat.PARTS,
+    *cases.PARTS,
     *("placing", "ingest", "ingest-messages", "charge", "pin", "initialise", "initialise-flat-out"),
     "listing-slow-gateway",
 )
@@ -77,6 +76,12 @@ _RECORDING_SECONDS = 5.0
                         and the next two: the same SQL by bare HTTP
       messages          the newest messages of a conversation
       feed              a person's newest notifications, of 1,000,000
+      inbox             an officer's waiting tickets, of 200,000. Floor of this part and the next four: the same SQL
+                        by bare HTTP
+      ticket            a ticket for staff
+      own-disputes      a person's disputes, of 50,000
+      case              a dispute with its timeline, for a party
+      case-staff        the same for staff, with the histories of both sides
       memory            a web worker's memory after 10,000 mixed requests
       placing           placing an order; floors: the same SQL by bare HTTP, and by pgbench
       ingest            receiving a webhook; floor: HMAC, INSERT and enqueue by bare HTTP
@@ -224,14 +229,16 @@ def _prepare(
     charges = Charges(stand, clients=clients, sizes=sizes)
     statements = Statements(stand, clients=clients)
     calls = reads.recorded_calls(pages[0], pages[1]) | writes.recorded_calls() | charges.recorded_calls()
-    members = Community(stand, clients=clients)
-    talkers = Chat(stand, clients=clients)
+    members = community.build_reads(stand, clients=clients)
+    talkers = chat.build_reads(stand, clients=clients)
+    helpers = cases.build_reads(stand, clients=clients)
     large = [
         builder
         for parts, builder in (
             (ledger.PARTS, statements),
             (community.PARTS, members),
             (chat.PARTS, talkers),
+            (cases.PARTS, helpers),
         )
         if any(name in parts for name in names)
     ]
@@ -259,6 +266,7 @@ def _prepare(
         *statements.parts(),
         *members.parts(),
         *talkers.parts(),
+        *helpers.parts(),
         *writes.parts(place=place, release=release),
         messages_part(stand, clients=clients),
         charges.part(),
@@ -280,6 +288,9 @@ def _load_large(
     if any(name in chat.PARTS for name in names):
         tell(f"loading {chat.CONVERSATIONS} conversations with {chat.MESSAGES_EACH} messages each")
         chat.load(stand.database.url)
+    if any(name in cases.PARTS for name in names):
+        tell(f"loading {cases.TICKETS} tickets and {cases.DISPUTES} disputes")
+        cases.load(stand.database.url)
 
 
 def _reference(

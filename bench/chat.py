@@ -1,18 +1,13 @@
 """The parts of the chat and of the feed: 100,000 conversations, 5,000,000 messages and 1,000,000 notifications."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
-import psycopg2
-
-from bench import data
 from bench.data import STORES, row_id
 from bench.figures import Target
-from bench.load import Call, request
-from bench.parts import Part, Side, http_side
-from bench.recording import Recorded
+from bench.recorded_reads import RecordedRead, RecordedReads, load_rows
 from bench.stand import Stand
-from bench.statements import Floor, floor_of
 
 CONVERSATIONS = 100_000
 MESSAGES_EACH = 50
@@ -56,84 +51,50 @@ _STATEMENTS = (
 def load(url: str) -> None:
     """Load people, conversations, messages and notifications.
 
-    Foreign keys and triggers are disabled on this connection, because millions of checks would take minutes.
-
     :param url: of the migrated database with the data of ``bench.data``
     """
-    connection = psycopg2.connect(url, connect_timeout=5)
-    try:
-        with connection, connection.cursor() as cursor:
-            cursor.execute(f"SET statement_timeout = '{_LOAD_SECONDS}s'")
-            cursor.execute("SET session_replication_role = replica")
-            data.create_id_functions(cursor)
-            values = {
-                "people": PEOPLE,
-                "each": _EACH,
-                "conversations": CONVERSATIONS,
-                "messages": MESSAGES_EACH,
-                "notifications": _NOTIFICATIONS_EACH,
-                "stores": STORES,
-            }
-            for statement in _STATEMENTS:
-                cursor.execute(statement, values)
-    finally:
-        connection.close()
+    values = {
+        "people": PEOPLE,
+        "each": _EACH,
+        "conversations": CONVERSATIONS,
+        "messages": MESSAGES_EACH,
+        "notifications": _NOTIFICATIONS_EACH,
+        "stores": STORES,
+    }
+    load_rows(url, _STATEMENTS, values, seconds=_LOAD_SECONDS)
 
 
-class Chat:
-    """A builder of the parts that read conversations, messages and notifications."""
+def build_reads(stand: Stand, *, clients: int) -> RecordedReads:
+    """Build the reads of conversations, messages and notifications, with access tokens of some people.
 
-    def __init__(self, stand: Stand, *, clients: int) -> None:
-        """Create the access tokens of some people.
-
-        :param clients: number of concurrent requests
-        """
-        self._stand = stand
-        self._clients = clients
-        self._headers = {
-            number: {"Authorization": f"Bearer {stand.identity.token(row_id('talker', number))}"}
-            for number in range(_READERS)
-        }
-
-    def recorded_calls(self) -> dict[str, list[tuple[str, str, dict[str, str], str]]]:
-        """Return the calls that record the floors' SQL, two for each floor."""
-        return {name: [("GET", _target(name, 0), self._headers[0], "")] * 2 for name in PARTS}
-
-    def floors(self, recorded: dict[str, Recorded]) -> dict[str, Floor]:
-        """Build the floors from the recorded SQL."""
-        return {
-            name: floor_of(recorded[name], {value: key for key, value in _varying(name, 0).items()})
-            for name in PARTS
-        }
-
-    def parts(self) -> list[Part]:
-        """Build all parts."""
-        titles = {
-            "conversations": "a person's conversations",
-            "messages": "20 messages of a conversation",
-            "feed": "20 notifications of a person",
-        }
-        return [self._part(name, titles[name]) for name in PARTS]
-
-    def _part(self, name: str, title: str) -> Part:
-        def figure() -> Iterator[Call]:
-            for number in _numbers():
-                yield Call("", request("GET", _target(name, number), headers=self._headers[number]))
-
-        def bare() -> Iterator[Call]:
-            for number in _numbers():
-                values = "".join(f"&{key}={value}" for key, value in _varying(name, number).items())
-                yield Call("", request("GET", f"/statements?{name}{values}"))
-
-        floor = self._side("the same SQL, bare HTTP", "floors", bare)
-        return Part(name, self._side(title, "web", figure), (floor,), _TARGET)
-
-    def _side(self, title: str, server: str, calls: Callable[[], Iterator[Call]]) -> Side:
-        return http_side(self._stand, title, server=server, calls=calls, clients=self._clients)
+    :param clients: number of concurrent requests
+    """
+    headers = [
+        {"Authorization": f"Bearer {stand.identity.token(row_id('talker', number))}"}
+        for number in range(_READERS)
+    ]
+    titles = {
+        "conversations": "a person's conversations",
+        "messages": "20 messages of a conversation",
+        "feed": "20 notifications of a person",
+    }
+    reads = [
+        RecordedRead(
+            name,
+            titles[name],
+            _TARGET,
+            path=partial(_target, name),
+            headers=headers.__getitem__,
+            varying=partial(_varying, name),
+            numbers=_numbers,
+        )
+        for name in PARTS
+    ]
+    return RecordedReads(stand, reads, clients=clients)
 
 
 def _numbers() -> Iterator[int]:
-    """Generate numbers of people. Figure and floor get the same numbers."""
+    """Generate numbers of people."""
     numbers = random.Random(_SEED)
     while True:
         yield numbers.randrange(_READERS)

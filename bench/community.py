@@ -2,20 +2,15 @@
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from urllib.parse import urlencode
 
-import psycopg2
-
-from bench import data
 from bench.data import CAMPUSES, STORES, row_id
 from bench.figures import Target
-from bench.load import Call, request
-from bench.parts import Part, Side, http_side
-from bench.recording import Recorded
+from bench.recorded_reads import RecordedRead, RecordedReads, load_rows
 from bench.stand import Stand
-from bench.statements import Floor, floor_of
 from marketplace.analytics import roll_up
 from marketplace.infra.db import Database
 
@@ -84,34 +79,23 @@ _HOURS = """[{"day": "monday", "opens": "08:00", "closes": "20:00"},
 def load(url: str, *, products: int) -> None:
     """Load members with orders, reviews and favourites, and hubs.
 
-    Foreign keys and triggers are disabled on this connection, because millions of checks would take minutes.
-
     :param url: of the migrated database with the data of ``bench.data``
     :param products: the number of products in the catalog
     """
-    connection = psycopg2.connect(url, connect_timeout=5)
-    try:
-        with connection, connection.cursor() as cursor:
-            cursor.execute(f"SET statement_timeout = '{_LOAD_SECONDS}s'")
-            cursor.execute("SET session_replication_role = replica")
-            data.create_id_functions(cursor)
-            values = {
-                "members": MEMBERS,
-                "orders": ORDERS,
-                "campuses": CAMPUSES,
-                "stores": STORES,
-                "products": products,
-                "days": _DAYS,
-                "reviewed_every": _REVIEWED_EVERY,
-                "favoring_every": _FAVORING_EVERY,
-                "favorites": _FAVORITES,
-                "hubs": _HUBS,
-                "hours": _HOURS,
-            }
-            for statement in _STATEMENTS:
-                cursor.execute(statement, values)
-    finally:
-        connection.close()
+    values = {
+        "members": MEMBERS,
+        "orders": ORDERS,
+        "campuses": CAMPUSES,
+        "stores": STORES,
+        "products": products,
+        "days": _DAYS,
+        "reviewed_every": _REVIEWED_EVERY,
+        "favoring_every": _FAVORING_EVERY,
+        "favorites": _FAVORITES,
+        "hubs": _HUBS,
+        "hours": _HOURS,
+    }
+    load_rows(url, _STATEMENTS, values, seconds=_LOAD_SECONDS)
     last_day = datetime.now(UTC).date()
     database = Database(url, pool_size=1, application_name="bench")
     try:
@@ -126,94 +110,53 @@ def load(url: str, *, products: int) -> None:
         database.close()
 
 
-class Community:
-    """A builder of the parts that read profiles, favourites, stores, reviews and hubs."""
+def build_reads(stand: Stand, *, clients: int) -> RecordedReads:
+    """Build the reads of profiles, favourites, stores, reviews and hubs, with access tokens of some members.
 
-    def __init__(self, stand: Stand, *, clients: int) -> None:
-        """Create the access tokens of some members.
+    :param clients: number of concurrent requests
+    """
+    # Every reader has favourites.
+    readers = [number * _FAVORING_EVERY for number in range(min(_READERS, MEMBERS // _FAVORING_EVERY))]
+    tokens = {
+        "member": {number: stand.identity.token(row_id("member", number)) for number in readers},
+        "merchant": {number: stand.identity.token(row_id("merchant", number)) for number in range(STORES)},
+    }
 
-        :param clients: number of concurrent requests
-        """
-        self._stand = stand
-        self._clients = clients
-        # Every reader has favourites.
-        self._readers = [
-            number * _FAVORING_EVERY for number in range(min(_READERS, MEMBERS // _FAVORING_EVERY))
-        ]
-        self._headers = {
-            number: {"Authorization": f"Bearer {stand.identity.token(row_id('member', number))}"}
-            for number in self._readers
-        }
-        self._owners = {
-            number: {"Authorization": f"Bearer {stand.identity.token(row_id('merchant', number))}"}
-            for number in range(STORES)
-        }
+    def headers(name: str, number: int) -> dict[str, str]:
+        kind = "merchant" if name == "analytics" else "member" if name in _OWN else None
+        return {} if kind is None else {"Authorization": f"Bearer {tokens[kind][number]}"}
 
-    def recorded_calls(self) -> dict[str, list[tuple[str, str, dict[str, str], str]]]:
-        """Return the calls that record the floors' SQL, two for each floor."""
-        return {
-            name: [("GET", _target(name, number), self._headers_of(name, number), "")] * 2
-            for name, number in ((name, self._recorded_number(name)) for name in PARTS)
-        }
-
-    def floors(self, recorded: dict[str, Recorded]) -> dict[str, Floor]:
-        """Build the floors from the recorded SQL."""
-        return {
-            name: floor_of(
-                recorded[name],
-                {value: key for key, value in _varying(name, self._recorded_number(name)).items()},
-            )
-            for name in PARTS
-        }
-
-    def _recorded_number(self, name: str) -> int:
-        return self._readers[0] if name in _OWN else 1
-
-    def _headers_of(self, name: str, number: int) -> dict[str, str]:
-        if name == "analytics":
-            return self._owners[number]
-        return self._headers[number] if name in _OWN else {}
-
-    def parts(self) -> list[Part]:
-        """Build all parts."""
-        titles = {
-            "me": "users/me, any of 100,000",
-            "favourites": "30 favourites, any member",
-            "store": "a store's profile",
-            "store-reviews": "reviews of a store",
-            "hubs": "hubs of a campus",
-            "analytics": "a year of a store's figures",
-        }
-        return [self._part(name, titles[name]) for name in PARTS]
-
-    def _part(self, name: str, title: str) -> Part:
-        def figure() -> Iterator[Call]:
-            for number in self._numbers(name):
-                headers = self._headers_of(name, number)
-                yield Call("", request("GET", _target(name, number), headers=headers))
-
-        def bare() -> Iterator[Call]:
-            for number in self._numbers(name):
-                values = "".join(f"&{key}={value}" for key, value in _varying(name, number).items())
-                yield Call("", request("GET", f"/statements?{name}{values}"))
-
-        return Part(
+    titles = {
+        "me": "users/me, any of 100,000",
+        "favourites": "30 favourites, any member",
+        "store": "a store's profile",
+        "store-reviews": "reviews of a store",
+        "hubs": "hubs of a campus",
+        "analytics": "a year of a store's figures",
+    }
+    reads = [
+        RecordedRead(
             name,
-            self._side(title, "web", figure),
-            (self._side("the same SQL, bare HTTP", "floors", bare),),
+            titles[name],
             Target(share=_SHARE, p95_ms=_ANALYTICS_P95_MS if name == "analytics" else None),
+            path=partial(_target, name),
+            headers=partial(headers, name),
+            varying=partial(_varying, name),
+            numbers=partial(_numbers, name, readers),
+            recorded_number=readers[0] if name in _OWN else 1,
         )
+        for name in PARTS
+    ]
+    return RecordedReads(stand, reads, clients=clients)
 
-    def _numbers(self, name: str) -> Iterator[int]:
-        """Generate numbers of readers, stores or campuses. Figure and floor get the same numbers."""
-        if name == "hubs":
-            yield from itertools.cycle(range(CAMPUSES))
-        numbers = random.Random(_SEED)
-        while True:
-            yield numbers.choice(self._readers) if name in _OWN else numbers.randrange(STORES)
 
-    def _side(self, title: str, server: str, calls: Callable[[], Iterator[Call]]) -> Side:
-        return http_side(self._stand, title, server=server, calls=calls, clients=self._clients)
+def _numbers(name: str, readers: list[int]) -> Iterator[int]:
+    """Generate numbers of readers, stores or campuses."""
+    if name == "hubs":
+        yield from itertools.cycle(range(CAMPUSES))
+    numbers = random.Random(_SEED)
+    while True:
+        yield numbers.choice(readers) if name in _OWN else numbers.randrange(STORES)
 
 
 # The parts that a member reads with an access token.

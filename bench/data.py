@@ -83,6 +83,7 @@ _KINDS = {
             *("campus", "category", "buyer", "merchant", "store", "product", "image", "shipped", "payable"),
             *("charged", "intent", "event", "member", "delivered", "review"),
             *("talker", "conversation", "chat_message", "notification"),
+            *("helper", "claimant", "ticket", "claimed", "dispute"),
         ),
         start=1,
     )

@@ -116,6 +116,7 @@ def seed_database(services: Services, *, product_count: int, now: datetime, stag
     """
     keys = _store_missing_pictures(services, stages)
     applications.store_student_ids(services)
+    disputes.store_evidence(services)
     with stages.stage("products", total=product_count) as progress:
         added = services.database.in_transaction(_load_base_data, product_count, keys, now, progress)
     checkout: orders.SandboxCheckout | None = orders.SandboxCheckout(services)

@@ -92,7 +92,7 @@ def open_dispute(ctx: Context, body: dict[str, Any]) -> dict[str, Any]:
 def list_disputes(ctx: Context, query: dict[str, Any]) -> Page:
     """List your disputes from the newest. Staff with `canManageDisputes` list all disputes."""
     listed = queries.list_disputes(ctx.session, caller=ctx.user, status=query.get("status"), page=ctx.page)
-    return Page([_view(detail) for detail in listed.items], listed.limit, listed.next_position)
+    return Page([_view(row) for row in listed.items], listed.limit, listed.next_position)
 
 
 @area.get(
@@ -340,16 +340,8 @@ def decide_ruling_appeal(ctx: Context, dispute_id: UUID, body: dict[str, Any]) -
 
 def _detail(ctx: Context, dispute_id: UUID) -> dict[str, Any]:
     detail = queries.fetch_dispute(ctx.session, caller=ctx.user, dispute_id=dispute_id)
-    return _view(detail) | {
-        "timeline": detail.events,
-        "offers": detail.offers,
-        "goods_return": detail.goods_return,
-        "appeal": detail.appeal,
-        "risk_notes": detail.risk_notes,
-    }
+    return vars(detail) | _view(detail.dispute)
 
 
-def _view(detail: queries.DisputeDetail) -> dict[str, Any]:
-    dispute = detail.dispute
-    columns = {column.key: getattr(dispute, column.key) for column in dispute.__table__.columns}
-    return columns | {"order_number": detail.order_number, "evidence_due_at": sealed_at(dispute)}
+def _view(dispute: queries.DisputeRow) -> dict[str, Any]:
+    return vars(dispute) | {"evidence_due_at": sealed_at(dispute.created_at)}

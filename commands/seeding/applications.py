@@ -30,18 +30,23 @@ _REASON = "The ID belongs to another person."
 _DESCRIPTION = "Orders before noon go out the same day, from my room in Moremi Hall."
 
 
+def render_document(text: str) -> bytes:
+    """Render a PDF document of one line. Equal texts give equal files."""
+    document = FPDF()
+    document.add_page()
+    document.set_font("helvetica", size=14)
+    document.cell(text=text)
+    # The content must not depend on the time.
+    document.set_creation_date(datetime.fromisoformat("2026-01-05T10:00:00+00:00"))
+    return bytes(document.output())
+
+
 def store_student_ids(services: Services) -> None:
     """Store the documents of the applications. Stored documents are replaced by the same content.
 
     :raises ProviderUnavailableError: the object storage does not accept documents
     """
-    document = FPDF()
-    document.add_page()
-    document.set_font("helvetica", size=14)
-    document.cell(text="Student ID of the demo")
-    # The content must not depend on the time.
-    document.set_creation_date(datetime.fromisoformat("2026-01-05T10:00:00+00:00"))
-    content = bytes(document.output())
+    content = render_document("Student ID of the demo")
     keys = [demo_ids.STUDENT_ID_PATH, *(_document_key(number) for number in range(1, len(_APPLICATIONS) + 1))]
     for key in keys:
         services.storage.put(

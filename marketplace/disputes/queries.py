@@ -1,25 +1,106 @@
 """Queries of disputes for parties and staff."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, select, text, union_all
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.disputes import states, texts
 from marketplace.disputes.cases import party_role
-from marketplace.disputes.models import Dispute, DisputeAppeal, DisputeEvent, DisputeOffer, DisputeReturn
+from marketplace.disputes.models import Dispute
 from marketplace.identity.permissions import MANAGE_DISPUTES
 from marketplace.identity.queries import Caller
 from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.errors import found
 from marketplace.kernel.paging import Page, PageRequest, page_of
-from marketplace.orders.models import Order
 
 UNRESOLVED = "unresolved"
 STATUS_FILTERS = (UNRESOLVED, *sorted(states.DISPUTE.states))
+
+
+@dataclass(frozen=True)
+class DisputeRow:
+    """A dispute with the number of its order. Amounts are kobo."""
+
+    id: UUID
+    number: str
+    order_id: UUID
+    order_number: str
+    buyer_id: UUID
+    vendor_user_id: UUID
+    opened_by: str
+    reason: str
+    description: str
+    desired_outcome: str
+    claimed_minor: int | None
+    item_ids: list[UUID]
+    status: str
+    response_due_at: datetime
+    finding_due_at: datetime
+    ruling_due_at: datetime
+    response: str | None
+    responded_at: datetime | None
+    response_missed_at: datetime | None
+    has_chargeback: bool
+    finding: str | None
+    finding_at: datetime | None
+    buyer_minor: int | None
+    vendor_minor: int | None
+    rationale: str | None
+    resolved_at: datetime | None
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True)
+class TimelineRow:
+    """An entry of a dispute's timeline."""
+
+    event: str
+    actor: str
+    note: str | None
+    at: datetime
+
+
+@dataclass(frozen=True)
+class OfferRow:
+    """A settlement that a party offered. The amount is kobo."""
+
+    id: UUID
+    offered_by: str
+    buyer_minor: int
+    note: str | None
+    status: str
+    expires_at: datetime
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class ReturnRow:
+    """A return of goods."""
+
+    status: str
+    send_due_at: datetime
+    tracking_note: str | None
+    sent_at: datetime | None
+    received_at: datetime | None
+
+
+@dataclass(frozen=True)
+class RulingAppealRow:
+    """An appeal. The amount is kobo."""
+
+    appealed_by: str
+    reason: str
+    status: str
+    decision_due_at: datetime
+    amount_minor: int | None
+    rationale: str | None
+    decided_at: datetime | None
 
 
 @dataclass(frozen=True)
@@ -42,15 +123,45 @@ class SideHistory:
 
 @dataclass(frozen=True)
 class DisputeDetail:
-    """A dispute with the number of its order, its timeline and its offers."""
+    """A dispute with its timeline, offers, return and appeal. The risk notes are for staff."""
 
-    dispute: Dispute
-    order_number: str
-    events: Sequence[DisputeEvent]
-    offers: Sequence[DisputeOffer]
-    goods_return: DisputeReturn | None = None
-    appeal: DisputeAppeal | None = None
-    risk_notes: Sequence[SideHistory] | None = None
+    dispute: DisputeRow
+    timeline: Sequence[TimelineRow]
+    offers: Sequence[OfferRow]
+    goods_return: ReturnRow | None
+    appeal: RulingAppealRow | None
+    risk_notes: Sequence[SideHistory] | None
+
+
+_DISPUTES_SQL = """
+    SELECT d.id, d.number, d.order_id, o.number AS order_number, d.buyer_id, d.vendor_user_id, d.opened_by, d.reason,
+        d.description, d.desired_outcome, d.claimed_minor, d.item_ids, d.status, d.response_due_at, d.finding_due_at,
+        d.ruling_due_at, d.response, d.responded_at, d.response_missed_at, d.has_chargeback, d.finding, d.finding_at,
+        d.buyer_minor, d.vendor_minor, d.rationale, d.resolved_at, d.revision, d.created_at, d.updated_at
+    FROM disputes d JOIN orders o ON o.id = d.order_id
+"""
+_FILTERS_SQL = """
+    AND (CAST(:status AS text) IS NULL OR d.status = CAST(:status AS text))
+    AND (NOT :unresolved OR d.resolved_at IS NULL) AND d.id < CAST(:before AS uuid)
+"""
+_SELECT_ALL = Statement(
+    text(f"{_DISPUTES_SQL} WHERE true {_FILTERS_SQL} ORDER BY d.id DESC LIMIT :limit"), row=DisputeRow
+)
+# One index for each side. A condition on both columns would read more rows than the page.
+_SELECT_OWN = Statement(
+    text(
+        f"""
+        {_DISPUTES_SQL} WHERE d.id IN (
+            (SELECT d.id FROM disputes d WHERE d.buyer_id = :user_id {_FILTERS_SQL} ORDER BY d.id DESC LIMIT :limit)
+            UNION ALL
+            (SELECT d.id FROM disputes d WHERE d.vendor_user_id = :user_id {_FILTERS_SQL}
+                ORDER BY d.id DESC LIMIT :limit)
+        ) ORDER BY d.id DESC LIMIT :limit
+        """
+    ),
+    row=DisputeRow,
+)
+_LAST_ID = UUID(int=2**128 - 1)
 
 
 def list_disputes(session: Session, *, caller: Caller, status: str | None, page: PageRequest) -> Page:
@@ -59,34 +170,17 @@ def list_disputes(session: Session, *, caller: Caller, status: str | None, page:
     :param status: one of ``STATUS_FILTERS``; none for all
     """
     [before] = page.after("id")
-    filters: list[ColumnElement[bool]] = []
-    if status == UNRESOLVED:
-        filters.append(Dispute.resolved_at.is_(None))
-    elif status is not None:
-        filters.append(Dispute.status == status)
-    if before is not None:
-        filters.append(Dispute.id < before)
-    limit = page.limit + 1
-    if not caller.has_permission(MANAGE_DISPUTES):
-        # One index for each side. A condition on both columns would read more rows than the page.
-        sides = (
-            select(Dispute.id).where(column == caller.id, *filters).order_by(Dispute.id.desc()).limit(limit)
-            for column in (Dispute.buyer_id, Dispute.vendor_user_id)
-        )
-        filters = [Dispute.id.in_(union_all(*(select(side.subquery().c.id) for side in sides)))]
-    rows = session.execute(
-        select(Dispute, Order.number)
-        .join(Order, Order.id == Dispute.order_id)
-        .where(*filters)
-        .order_by(Dispute.id.desc())
-        .limit(limit)
-    )
-    details = [DisputeDetail(dispute, number, (), ()) for dispute, number in rows]
-    return page_of(details, request=page, position_of=_position_of)
-
-
-def _position_of(detail: DisputeDetail) -> list[Any]:
-    return [str(detail.dispute.id)]
+    filters = {
+        "status": None if status == UNRESOLVED else status,
+        "unresolved": status == UNRESOLVED,
+        "before": before or _LAST_ID,
+        "limit": page.limit + 1,
+    }
+    if caller.has_permission(MANAGE_DISPUTES):
+        rows = _SELECT_ALL.all(session, **filters)
+    else:
+        rows = _SELECT_OWN.all(session, user_id=caller.id, **filters)
+    return page_of(rows, request=page, position_of=lambda row: [str(row.id)])
 
 
 @dataclass(frozen=True)
@@ -108,38 +202,38 @@ def ensure_reader(session: Session, *, caller: Caller, dispute_id: UUID) -> Read
     return Reader(dispute, None)
 
 
-def fetch_dispute(session: Session, *, caller: Caller, dispute_id: UUID) -> DisputeDetail:
-    """Fetch a dispute with its timeline, for a party or for staff who may manage disputes.
-
-    :raises NotFoundError: the dispute does not exist, or the caller is neither
-    """
-    row = session.execute(
-        select(Dispute, Order.number)
-        .join(Order, Order.id == Dispute.order_id)
-        .where(Dispute.id == dispute_id),
-        execution_options={"populate_existing": True},
-    ).first()
-    may_read = row is not None and (
-        caller.has_permission(MANAGE_DISPUTES) or caller.id in (row[0].buyer_id, row[0].vendor_user_id)
-    )
-    dispute, number = found(row if may_read else None, texts.DISPUTE_NOT_FOUND)
-    events = session.scalars(
-        select(DisputeEvent).where(DisputeEvent.dispute_id == dispute_id).order_by(DisputeEvent.id)
-    ).all()
-    offers = session.scalars(
-        select(DisputeOffer).where(DisputeOffer.dispute_id == dispute_id).order_by(DisputeOffer.id)
-    ).all()
-    return DisputeDetail(
-        dispute,
-        number,
-        events,
-        offers,
-        session.get(DisputeReturn, dispute_id, populate_existing=True),
-        session.get(DisputeAppeal, dispute_id, populate_existing=True),
-        _fetch_risk_notes(session, dispute, caller),
-    )
-
-
+_SELECT_DISPUTE = Statement(text(f"{_DISPUTES_SQL} WHERE d.id = :dispute_id"), row=DisputeRow)
+_SELECT_TIMELINE = Statement(
+    text("SELECT event, actor, note, at FROM dispute_events WHERE dispute_id = :dispute_id ORDER BY id"),
+    row=TimelineRow,
+)
+_SELECT_OFFERS = Statement(
+    text(
+        """
+        SELECT id, offered_by, buyer_minor, note, status, expires_at, created_at FROM dispute_offers
+        WHERE dispute_id = :dispute_id ORDER BY id
+        """
+    ),
+    row=OfferRow,
+)
+_SELECT_RETURN = Statement(
+    text(
+        """
+        SELECT status, send_due_at, tracking_note, sent_at, received_at FROM dispute_returns
+        WHERE dispute_id = :dispute_id
+        """
+    ),
+    row=ReturnRow,
+)
+_SELECT_APPEAL = Statement(
+    text(
+        """
+        SELECT appealed_by, reason, status, decision_due_at, amount_minor, rationale, decided_at
+        FROM dispute_appeals WHERE dispute_id = :dispute_id
+        """
+    ),
+    row=RulingAppealRow,
+)
 _SELECT_HISTORY = Statement(
     text(
         """
@@ -158,14 +252,30 @@ _SELECT_HISTORY = Statement(
 )
 
 
-def _fetch_risk_notes(session: Session, dispute: Dispute, caller: Caller) -> Sequence[SideHistory] | None:
-    """Fetch the history of both sides, which only staff see."""
-    is_party = caller.id in (dispute.buyer_id, dispute.vendor_user_id)
-    if is_party or not caller.has_permission(MANAGE_DISPUTES):
-        return None
-    return _SELECT_HISTORY.all(
+def fetch_dispute(session: Session, *, caller: Caller, dispute_id: UUID) -> DisputeDetail:
+    """Fetch a dispute with its timeline, for a party or for staff who may manage disputes.
+
+    :raises NotFoundError: the dispute does not exist, or the caller is neither
+    """
+    session.flush()
+    row = _SELECT_DISPUTE.first(session, dispute_id=dispute_id)
+    is_party = row is not None and caller.id in (row.buyer_id, row.vendor_user_id)
+    is_staff = caller.has_permission(MANAGE_DISPUTES)
+    dispute = found(row if is_party or is_staff else None, texts.DISPUTE_NOT_FOUND)
+    detail = DisputeDetail(
+        dispute,
+        _SELECT_TIMELINE.all(session, dispute_id=dispute_id),
+        _SELECT_OFFERS.all(session, dispute_id=dispute_id),
+        _SELECT_RETURN.first(session, dispute_id=dispute_id),
+        _SELECT_APPEAL.first(session, dispute_id=dispute_id),
+        None,
+    )
+    if is_party or not is_staff:
+        return detail
+    history = _SELECT_HISTORY.all(
         session,
-        dispute_id=dispute.id,
+        dispute_id=dispute_id,
         buyer_id=dispute.buyer_id,
         vendor_user_id=dispute.vendor_user_id,
     )
+    return replace(detail, risk_notes=history)

@@ -37,7 +37,7 @@ _REPEATABLE_CREATIONS = {
 # The messaging provider sends the installation's own token, which no example can know.
 _HANDSHAKES = {"messaging-webhook.verify_webhook_address"}
 # The dispute of the demo is resolved, and an order in dispute would have no other example.
-_OVER = {"disputes.make_offer"}
+_OVER = {"disputes.make_offer", "disputes.appeal_ruling", "dispute_evidence.add_evidence"}
 # An e-mail has a token with the installation's own signature, which no example can know.
 _SIGNED = {"notifications.unsubscribe_from_emails"}
 

@@ -59,9 +59,12 @@ class StoredFile:
     duration_ms: int | None
 
 
-def sealed_at(dispute: Dispute) -> datetime:
-    """Return the time at which the evidence of a dispute is sealed."""
-    return dispute.created_at + EVIDENCE_TIME
+def sealed_at(created_at: datetime) -> datetime:
+    """Return the time at which the evidence of a dispute is sealed.
+
+    :param created_at: the opening of the dispute
+    """
+    return created_at + EVIDENCE_TIME
 
 
 def store_evidence(
@@ -117,11 +120,14 @@ def store_evidence(
 
 def _check(file: IO[bytes]) -> documents.CheckedFile:
     head = documents.read_head(file)
-    limit = MAX_PDF_BYTES
     if detect_format(head) is not None:
         limit = MAX_IMAGE_BYTES
     elif detect_container(head) is not None:
         limit = MAX_VIDEO_BYTES
+    elif head.startswith(b"%PDF-"):
+        limit = MAX_PDF_BYTES
+    else:
+        raise UnsupportedMediaTypeError(texts.EVIDENCE_FORMATS)
     size = file.seek(0, 2)
     if size > limit:
         raise PayloadTooLargeError(texts.EVIDENCE_TOO_LARGE.format(limit=limit // _MEGABYTE))
@@ -143,7 +149,7 @@ def _ensure_takes_evidence(session: Session, dispute: Dispute, role: str, now: d
 
 
 def _ensure_unsealed(dispute: Dispute, now: datetime) -> None:
-    if dispute.resolved_at is not None or now >= sealed_at(dispute):
+    if dispute.resolved_at is not None or now >= sealed_at(dispute.created_at):
         raise EvidenceSealedError(texts.EVIDENCE_SEALED)
 
 

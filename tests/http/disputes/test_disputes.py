@@ -10,6 +10,7 @@ from marketplace.disputes.models import Dispute
 from marketplace.disputes.second_officer import PROPOSAL_LIFETIME, SECOND_OFFICER_MINOR
 from marketplace.infra.outbox import OutboxEvent
 from marketplace.orders.operations import DISPUTED_ORDER_REFUNDED_TOPIC
+from marketplace.services import Services
 from tasks.support import handle_refund_of_disputed_order
 from tests.support.audit_and_notifications import audit_of
 from tests.support.dispute_parties import DESCRIPTION, DISPUTES, RATIONALE, Parties
@@ -26,6 +27,7 @@ from tests.support.purchases import (
     row_of,
     shipped_order,
 )
+from tests.support.resource_usage import counted_statements
 from tests.support.shop_client import new_key
 
 
@@ -397,3 +399,18 @@ def test_lists_show_own_disputes_and_all_to_officers(parties: Parties) -> None:
     assert second in ids
     assert first not in ids
     assert parties.http.get(DISPUTES, parties.http.officer("finance")).json["data"] == []
+
+
+def test_lists_and_cases_take_a_fixed_number_of_statements(
+    parties: Parties, paying_services: Services
+) -> None:
+    counts: dict[str, set[int]] = {"list": set(), "case": set()}
+    for _ in range(3):
+        dispute_id = parties.opened(parties.http.shipped())
+        parties.act(dispute_id, "offers", parties.vendor, {"buyerAmountMinor": 100})
+        for name, path in (("list", DISPUTES), ("case", f"{DISPUTES}/{dispute_id}")):
+            with counted_statements(paying_services.database) as seen:
+                parties.http.get(path, parties.buyer)
+            counts[name].add(len(seen))
+    assert [len(found) for found in counts.values()] == [1, 1]
+    assert max(counts["case"]) <= 8
