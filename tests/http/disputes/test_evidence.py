@@ -3,8 +3,11 @@
 import hashlib
 import io
 import json
+import tempfile
 import zipfile
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import IO, Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -14,6 +17,7 @@ from marketplace.chat.send import MessageContent, send_to_store
 from marketplace.disputes.evidence import files
 from marketplace.disputes.models import DisputeEvidence
 from marketplace.identity.models import Profile
+from marketplace.media import documents
 from marketplace.media.documents import delete_due_documents
 from marketplace.media.models import PrivateDocument
 from tests.support.audit_and_notifications import audit_of
@@ -25,6 +29,7 @@ from tests.support.pdf_files import active_pdfs, plain_pdf
 from tests.support.probes import assert_problem, faults
 from tests.support.purchases import NOW, pin_of
 from tests.support.recordings import make_video, make_voice_note
+from tests.support.resource_usage import peak_memory
 from tests.support.sample_images import decode_image, photo
 from tests.support.shop_client import new_key
 
@@ -169,6 +174,37 @@ class TestUpload:
             profile = session.get_one(Profile, senders.shop.buyer.id)
             profile.account_status, profile.status_reason = "restricted", "Under review"
         sent(senders, dispute_id, photo(40, 30))
+
+
+class StreamingStorage(InMemoryStorage):
+    """A storage that reads files in parts, and keeps only their size."""
+
+    def put(self, *, content: bytes | IO[bytes], **_: Any) -> None:
+        assert not isinstance(content, bytes)
+        self.size = sum(len(part) for part in iter(partial(content.read, 64 * 1024), b""))
+
+
+def test_large_video_is_never_held_in_memory(senders: Parties) -> None:
+    storage = StreamingStorage()
+    padding = 40 * 1024 * 1024
+    with tempfile.TemporaryFile() as file:
+        file.write(VIDEO)
+        # Players skip a free box, so the file is still a video.
+        file.write((padding + 8).to_bytes(4) + b"free")
+        file.truncate(len(VIDEO) + 8 + padding)
+        with peak_memory() as peak:
+            checked = documents.check_file(file)
+            documents.store_file(
+                senders.database,
+                storage,
+                bucket=PRIVATE_BUCKET,
+                folder="evidence",
+                checked=replace(checked, poster=None),
+                now=NOW,
+            )
+            assert len(checked.sha256) == 64
+    assert storage.size == len(VIDEO) + 8 + padding
+    assert peak.mebibytes < 4
 
 
 class TestSealing:
