@@ -15,13 +15,13 @@ from marketplace.ledger import accounts
 from marketplace.ledger.queries import fetch_balance
 from marketplace.orders import operations as orders
 from marketplace.orders.placing.place_order import WalletUse
+from marketplace.orders.states import DISPUTE
 from marketplace.orders.transitions import SYSTEM, lock_order
 from marketplace.payments import states
 from marketplace.payments.charges import quarantine
 from marketplace.payments.charges.apply import ChargeOutcome
 from marketplace.payments.refunds import order_cancellation, recovery
 from marketplace.payments.refunds.gateway_reports import PolledRefund
-from tests.simulation.scenario import freeze
 from tests.support.depth import case_count
 from tests.support.finance import act_of, make_officer, refund, refunds_of, report_refund_status
 from tests.support.purchases import (
@@ -75,7 +75,14 @@ def expire(session: Session, shop: Shop, order_id: UUID) -> None:
 
 
 def freeze_order(session: Session, shop: Shop, order_id: UUID) -> None:
-    freeze(session, order_id=order_id, now=NOW)
+    orders.freeze_order(
+        session,
+        order=lock_order(session, order_id=order_id),
+        trigger=DISPUTE,
+        actor=SYSTEM,
+        note="damaged",
+        now=NOW,
+    )
 
 
 def processing_order(session: Session, shop: Shop) -> UUID:

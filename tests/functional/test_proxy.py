@@ -28,7 +28,7 @@ UPLOAD = "/api/products/images"  # served by the gevent group
 COMPUTED = "/api/orders"  # served by the sync group
 UNKNOWN = "/no/such/path"
 BODY = b"x" * (49 * 1024 * 1024 // 10)
-LARGEST = 32_000_000  # the largest body that the proxy passes on
+LARGEST = 64_000_000  # the largest body that the proxy passes on
 ENTRIES = ("proxy", "sync", "gevent")
 BASE_URL = "https://api.example"
 
