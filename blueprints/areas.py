@@ -3,6 +3,7 @@
 from blueprints.alerts import routes as alerts
 from blueprints.analytics import routes as analytics
 from blueprints.applications import routes as applications
+from blueprints.assistant import routes as assistant
 from blueprints.background import routes as background
 from blueprints.campuses import routes as campuses
 from blueprints.cart import routes as cart
@@ -77,6 +78,7 @@ AREAS: tuple[ContractBlueprint, ...] = (
     support_tools.area,
     disputes.area,
     dispute_evidence.area,
+    assistant.area,
     reviews.store_area,
     reviews.product_area,
     reviews.author_area,

@@ -21,6 +21,7 @@ from marketplace.providers.gateway.payments import HttpPaymentGateway, PaymentGa
 from marketplace.providers.gateway.records import GatewayRecords, HttpGatewayRecords
 from marketplace.providers.gateway.transfers import HttpTransferGateway, TransferGateway
 from marketplace.providers.identity import TokenVerifier
+from marketplace.providers.language_model import LanguageModel, make_language_model
 from marketplace.providers.messaging.alert_channels import (
     AlertChannel,
     alert_circuit_breakers,
@@ -46,6 +47,7 @@ class Services:
     transfers: TransferGateway
     gateway_records: GatewayRecords
     moderator: ContentModerator | None
+    language_model: LanguageModel | None
     sms: SmsGateway
     messaging: MessagingClient
     message_media: MessageMediaClient
@@ -90,6 +92,7 @@ class Services:
             transfers=HttpTransferGateway(settings),
             gateway_records=HttpGatewayRecords(settings),
             moderator=make_content_moderator(settings),
+            language_model=make_language_model(settings),
             sms=sms,
             messaging=MessagingClient(settings),
             message_media=MessageMediaClient(settings),

@@ -25,6 +25,7 @@ _PASSED_ON = (
     *(
         "AI_",
         "ALERT_",
+        "ASSISTANT_",
         "BUILD_",
         "CORS_",
         "DATABASE_",
@@ -110,6 +111,7 @@ class Configuration:
     sandbox_gateway: bool
     sandbox_identity: bool
     sandbox_ai: bool
+    sandbox_assistant: bool
     sandbox_chat: bool
     sandbox_sms: bool
     sandbox_inbox: bool
@@ -122,6 +124,7 @@ class Configuration:
                 self.sandbox_gateway,
                 self.sandbox_identity,
                 self.sandbox_ai,
+                self.sandbox_assistant,
                 self.sandbox_chat,
                 self.sandbox_sms,
                 self.sandbox_inbox,
@@ -187,6 +190,7 @@ def configure(environ: Mapping[str, str], layout: Layout) -> tuple[Configuration
         sandbox_gateway=not environ.get("GATEWAY_URL"),
         sandbox_identity=not environ.get("IDENTITY_ISSUER"),
         sandbox_ai=not environ.get("AI_URL"),
+        sandbox_assistant=not environ.get("ASSISTANT_URL"),
         sandbox_chat=not environ.get("ALERT_CHAT_URL"),
         sandbox_sms=not environ.get("SMS_URL"),
         sandbox_inbox=not environ.get("MESSAGING_URL"),
@@ -252,6 +256,9 @@ def _variables(
         "IDENTITY_AUDIENCE": "campus-marketplace",
         "AI_URL": f"{providers}/ai",
         "AI_KEY": own["ai_key"],
+        "ASSISTANT_URL": f"{providers}/ai",
+        # A local model needs no key, and the stack's own key is not for others.
+        "ASSISTANT_KEY": "" if environ.get("ASSISTANT_URL") else own["ai_key"],
         "SMS_URL": f"{providers}/sms",
         "SMS_API_KEY": own["sms_api_key"],
         "VAPID_PRIVATE_KEY": own["vapid_private_key"],

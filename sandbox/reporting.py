@@ -73,6 +73,10 @@ def banner(configuration: Configuration, *, seconds: float) -> list[str]:
             "Identity provider",
             _describe_address(variables["IDENTITY_ISSUER"], sandbox=configuration.sandbox_identity),
         ),
+        (
+            "Assistant's model",
+            _describe_address(variables["ASSISTANT_URL"], sandbox=configuration.sandbox_assistant),
+        ),
         ("AI moderation", _describe_address(variables["AI_URL"], sandbox=configuration.sandbox_ai)),
         ("SMS", _describe_address(variables["SMS_URL"], sandbox=configuration.sandbox_sms)),
         ("Messages", _describe_inbox(configuration)),

@@ -332,6 +332,23 @@ class Settings:
     ai_timeout_seconds: int = _setting(
         10, "The time-out of calls to AI_URL, in seconds.", parse=_integer_between(1, 30)
     )
+    assistant_url: str = _setting(
+        "",
+        "The base URL of an OpenAI-compatible API for the assistant, such as a hosted model or a local server.",
+        parse=_parse_http_url,
+    )
+    assistant_key: str = _setting("", "The API key for ASSISTANT_URL.", secret=True)
+    assistant_model: str = _setting("gpt-5-mini", "The model for calls to ASSISTANT_URL.")
+    assistant_read_seconds: int = _setting(
+        20,
+        "The longest silence of ASSISTANT_URL within an answer, in seconds.",
+        parse=_integer_between(1, 60),
+    )
+    assistant_daily_tokens: int = _setting(
+        200_000,
+        "The tokens that a person can use in a day, of prompts and answers together.",
+        parse=_integer_between(1_000, 100_000_000),
+    )
     alert_chat_url: str = _setting(
         "",
         "The incoming webhook of a chat such as Slack, for alerts. Empty means no chat.",

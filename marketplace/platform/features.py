@@ -21,6 +21,7 @@ CHECKOUT = "checkout"
 EARLY_WITHDRAWALS = "early_withdrawals"
 WALLET_CASH_OUTS = "wallet_cash_outs"
 SCHEDULED_PAYOUTS = "scheduled_payouts"
+ASSISTANT = "assistant"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ FEATURES: dict[str, Feature] = {
     ),
     WALLET_CASH_OUTS: Feature("Buyers withdraw wallet balances to bank accounts.", off_in_maintenance=True),
     SCHEDULED_PAYOUTS: Feature("The schedule stages batches of payouts."),
+    ASSISTANT: Feature("The assistant calls the language model."),
 }
 
 

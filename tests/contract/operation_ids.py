@@ -11,6 +11,8 @@ OPERATION_IDS = {
     "GET /api/admin/reports": "listReportCases",
     "GET /api/admin/reports/{caseId}": "getReportCase",
     "POST /api/admin/reports/{caseId}/decide": "decideReports",
+    "POST /api/assistant/session-title": "writeSessionTitle",
+    "POST /api/assistant/support-reply": "suggestSupportReply",
     "POST /api/disputes": "openDispute",
     "GET /api/disputes": "listDisputes",
     "GET /api/disputes/{disputeId}": "getDispute",

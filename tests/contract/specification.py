@@ -195,8 +195,8 @@ USERS_AND_VENDORS = (
 
 ASSISTANT_CHAT_NOTIFICATIONS = (
     Row("POST", "/api/assistant/stream", AUTHENTICATED, "20/minute", waits=True, built=False),
-    Row("POST", "/api/assistant/session-title", AUTHENTICATED, "30/minute", waits=True, built=False),
-    Row("POST", "/api/assistant/support-reply", STAFF, "20/minute", waits=True, built=False),
+    Row("POST", "/api/assistant/session-title", AUTHENTICATED, "30/minute", waits=True),
+    Row("POST", "/api/assistant/support-reply", STAFF, "20/minute", waits=True),
     Row("GET", "/api/conversations", AUTHENTICATED),
     Row("GET", "/api/conversations/:id/messages", AUTHENTICATED),
     Row("POST", "/api/chat/send", AUTHENTICATED, "60/minute", idempotency="honoured"),

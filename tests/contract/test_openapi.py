@@ -319,8 +319,8 @@ class Cast:
 
 @pytest.fixture(scope="module")
 def paying_app(settings: Settings, gateway_server: TestGateway) -> Iterator[Flask]:
-    """The application, connected to the sandbox's gateway."""
-    made = replace(settings, **gateway_server.settings())
+    """The application, connected to the sandbox's gateway and language model."""
+    made = replace(settings, **gateway_server.settings(), assistant_url=gateway_server.server.ai_url)
     services = replace(Services.from_settings(made, application_name="tests"), storage=InMemoryStorage())
     yield build_app(services, AREAS)
     services.database.close()

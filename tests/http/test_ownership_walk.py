@@ -60,6 +60,8 @@ ALLOWED_FIELDS = {
     # Officers name another person or a rate.
     "rep-shifts.create_rep_shift": {"user_id"},
     "platform.create_proposal": {"user_id", "commission_bps"},
+    # The author of a message is the shopper or the assistant.
+    "assistant.write_session_title": {"role"},
     # The identity provider names the new person.
     "server-functions.create_user": {"user_id"},
     "server-functions.deliver_notification": {"id", "user_id"},

@@ -50,6 +50,7 @@ class Installation:
             "S3_ACCESS_KEY_ID": storage.access_key_id,
             "S3_SECRET_ACCESS_KEY": storage.secret_access_key,
             "GATEWAY_URL": providers.gateway_url,
+            "ASSISTANT_URL": providers.ai_url,
             "GATEWAY_SECRET_KEY": GATEWAY_KEY,
             "SMS_URL": providers.sms_url,
             "SMS_API_KEY": _KEY,

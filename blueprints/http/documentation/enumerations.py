@@ -101,6 +101,8 @@ _WORDS: dict[str, Iterable[str]] = {
     "RulingOutcome": dispute_states.OUTCOMES,
     "RulingState": rulings.RULING_STATES,
     "ReturnStatus": dispute_states.RETURN_STATUSES,
+    "ThreadRole": ("user", "assistant"),
+    "SourceKind": ("ticket", "order", "policy"),
     "EvidenceKind": evidence_files.KINDS,
     "EvidenceType": evidence_files.CONTENT_TYPES,
     "RulingAppealStatus": dispute_appeals.APPEAL_STATUSES,

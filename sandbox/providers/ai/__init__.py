@@ -1,1 +1,1 @@
-"""A simulated AI provider with the moderation endpoint of an OpenAI-compatible API."""
+"""A simulated AI provider: moderations and chat completions of an OpenAI-compatible API."""

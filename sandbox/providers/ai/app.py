@@ -7,7 +7,9 @@ from flask import Blueprint, Flask, Response, jsonify, request
 from werkzeug.exceptions import HTTPException
 
 from sandbox.providers import fields
+from sandbox.providers.ai.completions import completions
 from sandbox.providers.ai.context import (
+    COMPLETION_OUTCOMES,
     MAXIMUM_OUTCOMES,
     OUTCOMES,
     WORDS,
@@ -33,6 +35,7 @@ def create_app(provider: Provider) -> Flask:
     app.json = fields.json_in_order(app)
     app.extensions["sandbox_ai"] = provider
     app.register_blueprint(calls)
+    app.register_blueprint(completions)
     app.register_blueprint(controls)
 
     @app.errorhandler(fields.InvalidFieldError)
@@ -56,6 +59,7 @@ def _failure(
 
 
 @calls.before_request
+@completions.before_request
 def authenticate() -> tuple[Response, int] | None:
     """Refuse a call without the API key, if a key is configured."""
     expected = current_provider().key
@@ -131,6 +135,38 @@ def plan() -> Response:
     if not current_provider().plan(Next(outcome=outcome, categories=tuple(map(str, names))), count):
         raise fields.InvalidFieldError("count", "Too many outcomes are planned. Send DELETE to drop them.")
     return _planned()
+
+
+@controls.get("/completions")
+def show_completions() -> Response:
+    """Return the number of completions and open streams, and the latest bodies."""
+    return jsonify({"data": current_provider().completions()})
+
+
+@controls.put("/completions")
+def set_completions() -> Response:
+    """Plan outcomes of the next completions, or set the pace of the streams."""
+    body = fields.json_object(request)
+    fields.refuse_unknown(body, known=("outcome", "count", "tokensPerSecond"))
+    provider = current_provider()
+    if "tokensPerSecond" in body:
+        provider.tokens_per_second = fields.integer(body, "tokensPerSecond", minimum=1, maximum=100_000)
+    if "outcome" in body:
+        word = fields.choice(body, "outcome", allowed=COMPLETION_OUTCOMES)
+        count = fields.integer({"count": 1, **body}, "count", minimum=1, maximum=MAXIMUM_OUTCOMES)
+        outcome = next(one for one in COMPLETION_OUTCOMES if one == word)
+        if not provider.plan_completions(outcome, count):
+            raise fields.InvalidFieldError(
+                "count", "Too many outcomes are planned. Send DELETE to drop them."
+            )
+    return show_completions()
+
+
+@controls.delete("/completions")
+def forget_completions() -> Response:
+    """Drop planned outcomes and recorded bodies, and restore the pace."""
+    current_provider().forget_completions()
+    return show_completions()
 
 
 @controls.delete("/next")

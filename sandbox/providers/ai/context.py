@@ -4,12 +4,18 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from flask import current_app
 
 Outcome = Literal["clean", "flagged", "error", "refused", "garbled", "timeout"]
 OUTCOMES: tuple[Outcome, ...] = ("clean", "flagged", "error", "refused", "garbled", "timeout")
+CompletionOutcome = Literal["error", "refused", "limited", "timeout", "broken", "garbled", "stalled"]
+COMPLETION_OUTCOMES: tuple[CompletionOutcome, ...] = (
+    *("error", "refused", "limited", "timeout", "broken", "garbled", "stalled"),
+)
+# A token of the stand-in is a word. This is the pace of a fast hosted model.
+DEFAULT_TOKENS_PER_SECOND = 200.0
 MAXIMUM_OUTCOMES = 1_000
 _LATEST = 100
 
@@ -48,6 +54,11 @@ class Provider:
     _next: deque[Next] = field(default_factory=deque)
     _texts: deque[str] = field(default_factory=lambda: deque(maxlen=_LATEST))
     _calls: int = 0
+    tokens_per_second: float = DEFAULT_TOKENS_PER_SECOND
+    _completion_outcomes: deque[CompletionOutcome] = field(default_factory=deque)
+    _prompts: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_LATEST))
+    _completions: int = 0
+    _open_streams: int = 0
 
     def plan(self, one: Next, count: int) -> bool:
         """Plan an outcome for the next calls, and return whether the plan had room."""
@@ -80,6 +91,47 @@ class Provider:
         """Return the number of calls and the latest texts."""
         with self._lock:
             return self._calls, list(self._texts)
+
+    def plan_completions(self, outcome: CompletionOutcome, count: int) -> bool:
+        """Plan an outcome for the next completions, and return whether the plan had room."""
+        with self._lock:
+            if len(self._completion_outcomes) + count > MAXIMUM_OUTCOMES:
+                return False
+            self._completion_outcomes.extend([outcome] * count)
+            return True
+
+    def take_completion(self) -> CompletionOutcome | None:
+        """Take the planned outcome of the next completion, if any."""
+        with self._lock:
+            return self._completion_outcomes.popleft() if self._completion_outcomes else None
+
+    def record_prompt(self, body: dict[str, Any]) -> None:
+        """Record the body of a completion."""
+        with self._lock:
+            self._completions += 1
+            self._prompts.append(body)
+
+    def streams_changed(self, change: int) -> None:
+        """Count a stream that begins (1) or ends (-1)."""
+        with self._lock:
+            self._open_streams += change
+
+    def completions(self) -> dict[str, Any]:
+        """Return the number of completions and of open streams, and the latest bodies."""
+        with self._lock:
+            return {
+                "count": self._completions,
+                "openStreams": self._open_streams,
+                "prompts": list(self._prompts),
+            }
+
+    def forget_completions(self) -> None:
+        """Drop planned outcomes and recorded bodies, and restore the pace."""
+        with self._lock:
+            self._completion_outcomes.clear()
+            self._prompts.clear()
+            self._completions = 0
+            self.tokens_per_second = DEFAULT_TOKENS_PER_SECOND
 
 
 def current_provider() -> Provider:

@@ -1,0 +1,50 @@
+"""Titles of threads: 3 to 5 words."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from marketplace.assistant import prompts, texts
+from marketplace.assistant.completions import ShortText, complete
+from marketplace.assistant.privacy import protect
+from marketplace.providers.language_model import LanguageModel
+
+MIN_WORDS, MAX_WORDS = 3, 5
+MAX_MESSAGES = 20
+MAX_MESSAGE_LENGTH = 4_000
+_MAX_TOKENS = 40
+_MAX_TITLE_LENGTH = 80
+_EDGES = re.compile(r"^\W+|[^\w\])]+$")
+
+
+@dataclass(frozen=True)
+class ThreadMessage:
+    """A message of a thread, by the ``user`` or the ``assistant``."""
+
+    role: str
+    content: str
+
+
+def write_title(model: LanguageModel, messages: Sequence[ThreadMessage]) -> ShortText:
+    """Write a title for a conversation. Errors are those of ``complete``."""
+    conversation = [{"role": message.role, "text": protect(message.content)} for message in messages]
+    written = complete(
+        model,
+        [
+            {"role": "system", "content": prompts.read_prompt(prompts.SESSION_TITLE)},
+            {"role": "user", "content": json.dumps(conversation, ensure_ascii=False)},
+        ],
+        max_tokens=_MAX_TOKENS,
+    )
+    return ShortText(shape_title(written.text, messages), written.completion)
+
+
+def shape_title(written: str, messages: Sequence[ThreadMessage]) -> str:
+    """Bring a written title to 3 to 5 words. A title that is too short is replaced by the user's first words."""
+    line = next(iter(_EDGES.sub("", written).splitlines()), "")
+    words = protect(line).split()
+    if len(words) < MIN_WORDS:
+        first = next((message.content for message in messages if message.role == "user"), "")
+        words = protect(first).split() or texts.UNTITLED.split()
+    return _EDGES.sub("", " ".join(words[:MAX_WORDS]))[:_MAX_TITLE_LENGTH]

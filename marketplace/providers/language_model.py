@@ -1,0 +1,234 @@
+"""The interface for language models, and the adapter of the OpenAI-compatible chat-completions format.
+
+Hosted models and local servers such as llama.cpp, vLLM and Ollama speak this format.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Protocol
+
+import structlog
+
+from marketplace.infra.settings import Settings
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.providers import texts
+from marketplace.providers.client import ProviderRefusedError
+
+_log = structlog.get_logger(__name__)
+_CONNECT_SECONDS = 3.0
+_PROVIDER = "language model"
+# Tool calls and arguments beyond these limits are a fault of the model.
+_MAX_TOOL_CALLS = 16
+_MAX_ARGUMENT_LENGTH = 16_000
+
+
+class ModelBusyError(ProviderUnavailableError):
+    """The provider has answered 429: the rate limit or the budget of the key is reached."""
+
+    reason = "model-busy"
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call of a tool that the model wants. ``arguments`` is JSON as the model wrote it, not validated."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class TextDelta:
+    """The next piece of the model's text."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Completion:
+    """The end of a model's answer, with the calls of tools, and the tokens if the provider counts them."""
+
+    tool_calls: Sequence[ToolCall]
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    is_cut: bool = False
+
+
+class ModelStream(Protocol):
+    """An answer in progress."""
+
+    def __iter__(self) -> Iterator[TextDelta | Completion]:
+        """Yield pieces of text, and the completion at the end."""
+
+    def close(self) -> None:
+        """End the call at the provider. A second call does nothing."""
+
+
+class LanguageModel(Protocol):
+    """A provider that answers conversations and calls tools."""
+
+    def stream(
+        self, *, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], max_tokens: int
+    ) -> ModelStream:
+        """Start an answer."""
+
+
+class OpenAiCompatibleModel:
+    """A model behind an OpenAI-compatible API. The adapter is thread-safe."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Create the adapter without the client of the provider.
+
+        The client's library is large and most processes never need it. The first use therefore creates the client.
+        """
+        self._settings = settings
+        self._made_client: Any = None
+        self._client_lock = threading.Lock()
+
+    @property
+    def _client(self) -> Any:
+        with self._client_lock:
+            if self._made_client is None:
+                self._made_client = _make_client(self._settings)
+            return self._made_client
+
+    def stream(
+        self, *, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], max_tokens: int
+    ) -> "OpenAiStream":
+        """Start an answer.
+
+        :param messages: in the chat-completions format
+        :param tools: functions in the chat-completions format, with a JSON Schema of the parameters
+        :param max_tokens: limit of the answer
+        :raises ModelBusyError: the provider limits the rate
+        :raises ProviderRefusedError: the provider refused the request, for example because of the key
+        :raises ProviderUnavailableError: no valid response in time
+        """
+        options: dict[str, Any] = {"tools": list(tools)} if tools else {}
+        with _provider_errors():
+            response = self._client.chat.completions.create(
+                model=self._settings.assistant_model,
+                messages=list(messages),
+                max_tokens=max_tokens,
+                stream=True,
+                stream_options={"include_usage": True},
+                **options,
+            )
+        return OpenAiStream(response)
+
+
+class OpenAiStream:
+    """A streamed answer of an OpenAI-compatible API."""
+
+    def __init__(self, response: Any) -> None:
+        self._response = response
+
+    def __iter__(self) -> Iterator[TextDelta | Completion]:
+        """Yield pieces of text, and the completion at the end.
+
+        :raises ProviderUnavailableError: the answer broke, or a chunk is malformed
+        """
+        calls: dict[int, _PartialCall] = {}
+        finish_reason: str | None = None
+        usage: Any = None
+        chunks = iter(self._response)
+        while True:
+            with _provider_errors():
+                chunk = next(chunks, None)
+                if chunk is None:
+                    break
+                usage = getattr(chunk, "usage", None) or usage
+                choice = chunk.choices[0] if chunk.choices else None
+                delta = choice.delta if choice is not None else None
+                text = str(delta.content) if delta is not None and delta.content else ""
+                if choice is not None:
+                    finish_reason = choice.finish_reason or finish_reason
+                if delta is not None:
+                    _collect(calls, delta.tool_calls or ())
+            if text:
+                yield TextDelta(text)
+        if finish_reason is None:
+            # A complete answer names its reason. Without one, the connection ended early.
+            raise _unavailable("ended early")
+        yield Completion(
+            [part.whole() for _, part in sorted(calls.items())],
+            getattr(usage, "prompt_tokens", None),
+            getattr(usage, "completion_tokens", None),
+            is_cut=finish_reason == "length",
+        )
+
+    def close(self) -> None:
+        """End the call at the provider. A second call does nothing."""
+        self._response.close()
+
+
+@dataclass
+class _PartialCall:
+    """A tool call whose arguments arrive in pieces."""
+
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+    def whole(self) -> ToolCall:
+        if not self.id or not self.name:
+            raise _unavailable("tool call without name")
+        return ToolCall(self.id, self.name, self.arguments or "{}")
+
+
+def _collect(calls: dict[int, _PartialCall], pieces: Sequence[Any]) -> None:
+    for piece in pieces:
+        part = calls.setdefault(piece.index, _PartialCall())
+        part.id = piece.id or part.id
+        if piece.function is not None:
+            part.name += piece.function.name or ""
+            part.arguments += piece.function.arguments or ""
+        if len(calls) > _MAX_TOOL_CALLS or len(part.arguments) > _MAX_ARGUMENT_LENGTH:
+            raise _unavailable("tool calls too long")
+
+
+@contextmanager
+def _provider_errors() -> Iterator[None]:
+    """Convert the errors of the client's library, of its HTTP library, and of malformed chunks."""
+    # Imported here because most processes never need the library.
+    import openai  # noqa: PLC0415
+
+    try:
+        yield
+    except (ProviderUnavailableError, ProviderRefusedError):
+        raise
+    except openai.RateLimitError as error:
+        _log.warning("language model busy")
+        raise ModelBusyError(texts.PROVIDER_UNAVAILABLE.format(provider=_PROVIDER)) from error
+    except openai.APIStatusError as error:
+        if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise _unavailable(f"status {error.status_code}") from error
+        _log.error("language model refused", status=error.status_code)
+        raise ProviderRefusedError(_PROVIDER, error.status_code, "") from error
+    except Exception as error:
+        raise _unavailable(type(error).__name__) from error
+
+
+def _unavailable(reason: str) -> ProviderUnavailableError:
+    _log.warning("language model unavailable", reason=reason)
+    return ProviderUnavailableError(texts.PROVIDER_UNAVAILABLE.format(provider=_PROVIDER))
+
+
+def make_language_model(settings: Settings) -> LanguageModel | None:
+    """Create the adapter, or return none if no provider is configured."""
+    return OpenAiCompatibleModel(settings) if settings.assistant_url else None
+
+
+def _make_client(settings: Settings) -> Any:
+    # Imported here because the import takes seconds and 40 MB.
+    import openai  # noqa: PLC0415
+
+    return openai.OpenAI(
+        base_url=settings.assistant_url.rstrip("/"),
+        api_key=settings.assistant_key or "none",
+        max_retries=0,
+        timeout=openai.Timeout(settings.assistant_read_seconds, connect=_CONNECT_SECONDS),
+    )
