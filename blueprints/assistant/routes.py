@@ -60,7 +60,7 @@ def _ensure_budget(ctx: Context) -> None:
         ensure_may_use(
             session,
             user_id=ctx.user.id,
-            daily_tokens=ctx.services.settings.assistant_daily_tokens,
+            daily_tokens=ctx.services.settings.assistant_daily_budget,
             now=ctx.now,
         )
 

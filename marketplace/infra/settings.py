@@ -344,7 +344,7 @@ class Settings:
         "The longest silence of ASSISTANT_URL within an answer, in seconds.",
         parse=_integer_between(1, 60),
     )
-    assistant_daily_tokens: int = _setting(
+    assistant_daily_budget: int = _setting(
         200_000,
         "The tokens that a person can use in a day, of prompts and answers together.",
         parse=_integer_between(1_000, 100_000_000),

@@ -66,6 +66,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def model(settings: Settings, address: str) -> Iterator[OpenAiCompatibleModel]:
     control(address, "DELETE")
+    # A stream that another test left hanging ends soon.
+    assert until(lambda: control(address, "GET")["openStreams"] == 0)
     yield adapter(settings, assistant_url=address)
     control(address, "DELETE")
 

@@ -19,7 +19,6 @@ TASK = "purge-statistics"
 def installation(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> Iterator[Installation]:
     directory: Path = tmp_path_factory.mktemp("installation")
     with start_installation(directory, addresses) as one:
-        one.ok("db", "upgrade")
         yield one
 
 

@@ -46,7 +46,6 @@ from tests.support.servers import Addresses
 @pytest.fixture(scope="module")
 def installation(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> Iterator[Installation]:
     with start_installation(tmp_path_factory.mktemp("installation"), addresses) as one:
-        one.ok("db", "upgrade")
         one.ok("seed")
         yield one
 
@@ -352,8 +351,7 @@ def test_invalid_resolutions_of_alerts_are_refused(installation: Installation, d
 
 def test_ledger_verify_names_the_inconsistent_rows(installation: Installation) -> None:
     assert installation.ok("ledger", "verify").endswith("The ledger is consistent.\n")
-    url = installation.create_database("cooked")
-    installation.ok("db", "upgrade", DATABASE_URL=url)
+    url = installation.create_migrated_database("cooked")
     transaction = str(uuid4())
     query(
         url,
@@ -374,8 +372,7 @@ def test_ledger_verify_names_the_inconsistent_rows(installation: Installation) -
 
 def test_audit_verify_finds_a_changed_row(installation: Installation) -> None:
     assert installation.ok("audit", "verify") == "The audit trail is intact.\n"
-    url = installation.create_database("forged")
-    installation.ok("db", "upgrade", DATABASE_URL=url)
+    url = installation.create_migrated_database("forged")
     query(
         url,
         "INSERT INTO audit_logs (at, actor, action, target_type, target_id, previous_hash, hash)"

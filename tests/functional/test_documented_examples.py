@@ -131,7 +131,6 @@ def as_text(example: Any) -> str:
 @pytest.fixture(scope="module")
 def player(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> Iterator[Player]:
     with start_installation(tmp_path_factory.mktemp("installation"), addresses) as installation:
-        installation.ok("db", "upgrade")
         installation.ok("seed")
         environment = installation.environment | {"RATE_LIMIT_SCALE": "1000", "LOG_LEVEL": "ERROR"}
         services = Services.from_settings(load_settings(environment), application_name="tests")

@@ -18,7 +18,7 @@ from tests.support.installation import Installation, start_installation
 from tests.support.market import Market
 from tests.support.probes import closed_port
 from tests.support.sample_images import decode_image, encode_image, gradient, photo
-from tests.support.servers import PROJECT, Addresses, migrate
+from tests.support.servers import PROJECT, Addresses
 
 MEGABYTE = 1024 * 1024
 SECONDS = 30
@@ -67,7 +67,6 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> Iterator[Site]:
     directory = tmp_path_factory.mktemp("images")
     with start_installation(directory, addresses) as installation:
-        migrate(installation.database_url)
         port = closed_port()
         installation.environment |= {
             "S3_PUBLIC_URL": f"{installation.storage.url}/marketplace-public",

@@ -12,7 +12,6 @@ from tests.support.servers import Addresses
 @pytest.fixture(scope="module")
 def installation(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> Iterator[Installation]:
     with start_installation(tmp_path_factory.mktemp("installation"), addresses) as one:
-        one.ok("db", "upgrade")
         one.ok("seed")
         yield one
 

@@ -48,7 +48,6 @@ CONTENT = {
 @pytest.fixture(scope="module")
 def seeded(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> Iterator[Installation]:
     with start_installation(tmp_path_factory.mktemp("installation"), addresses) as installation:
-        installation.ok("db", "upgrade")
         output = installation.ok("seed")
         assert (
             "Added 300 products, 19 orders, 4 reviews, 8 favourites, 17 promotions, 2 messages, 2 tickets, 1 disputes,"
@@ -201,8 +200,7 @@ def test_second_seed_adds_nothing(seeded: Installation, database: str) -> None:
 
 
 def test_seed_is_deterministic_and_completes_an_interrupted_run(seeded: Installation, database: str) -> None:
-    other = seeded.create_database("other")
-    seeded.ok("db", "upgrade", DATABASE_URL=other)
+    other = seeded.create_migrated_database("other")
     # Without a gateway no order can be paid. The next run completes the data. String hashes differ from the first run.
     done = seeded.run("seed", DATABASE_URL=other, GATEWAY_URL="", PYTHONHASHSEED="1")
     assert done.returncode == 0, done.stderr
@@ -221,8 +219,7 @@ def test_seed_is_deterministic_and_completes_an_interrupted_run(seeded: Installa
 
 
 def test_many_products_are_spread_over_many_stores(seeded: Installation) -> None:
-    url = seeded.create_database("many")
-    seeded.ok("db", "upgrade", DATABASE_URL=url)
+    url = seeded.create_migrated_database("many")
     output = seeded.ok("seed", "--products", str(MANY), DATABASE_URL=url)
     assert f"Added {MANY} products" in output
     assert (count(url, "products"), count(url, "vendor_profiles")) == (MANY, 200)
@@ -245,8 +242,7 @@ def test_seed_is_refused_in_production_and_on_real_data(seeded: Installation, da
     )
     assert production.returncode == 1
     assert "ENVIRONMENT is production" in production.stderr
-    url = seeded.create_database("foreign")
-    seeded.ok("db", "upgrade", DATABASE_URL=url)
+    url = seeded.create_migrated_database("foreign")
     query(url, "INSERT INTO campuses (name, slug) VALUES ('A real one', 'north')")
     foreign = seeded.run("seed", DATABASE_URL=url)
     assert foreign.returncode == 1
@@ -257,8 +253,7 @@ def test_seed_is_refused_in_production_and_on_real_data(seeded: Installation, da
 
 
 def test_seed_without_object_storage_adds_nothing(seeded: Installation) -> None:
-    url = seeded.create_database("unstored")
-    seeded.ok("db", "upgrade", DATABASE_URL=url)
+    url = seeded.create_migrated_database("unstored")
     done = seeded.run("seed", DATABASE_URL=url, S3_ENDPOINT_URL="http://127.0.0.1:1")
     assert done.returncode == 1
     assert "The object storage did not return a valid response" in done.stderr
@@ -275,9 +270,7 @@ def test_seed_of_database_without_tables_names_the_upgrade_command(seeded: Insta
 
 def test_ratings_of_seeded_stores_equal_the_reviews(seeded: Installation) -> None:
     assert seeded.ok("reviews", "verify") == "All ratings equal the reviews.\n"
-    url = seeded.create_database("rated")
-    seeded.ok("db", "upgrade", DATABASE_URL=url)
-    seeded.ok("seed", DATABASE_URL=url)
+    url = seeded.copy_database("rated")
     query(url, "UPDATE reviews SET rating = 1 WHERE rating = 2")
     listed = seeded.run("reviews", "verify", DATABASE_URL=url)
     assert (listed.returncode, "0 1 0 1 0" in listed.stdout) == (1, True)

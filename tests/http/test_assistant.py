@@ -67,7 +67,7 @@ class Desk:
 def app(paying_services: Services, gateway_server: Any) -> Flask:
     from marketplace.providers.language_model import make_language_model
 
-    services = changed(paying_services, assistant_daily_tokens=DAILY_TOKENS)
+    services = changed(paying_services, assistant_daily_budget=DAILY_TOKENS)
     url = gateway_server.server.ai_url
     with_url = changed(services, assistant_url=url)
     return checked_app(changed(with_url, language_model=make_language_model(with_url.settings)), AREAS)

@@ -35,13 +35,13 @@ class Installation:
     def __init__(
         self, addresses: Addresses, prefix: str, storage: EmbeddedObjectStorage, providers: ProvidersServer
     ) -> None:
-        """Describe an installation. A prefix starts the names of the databases."""
+        """Describe an installation whose database has all tables. A prefix starts the names of the databases."""
         self._addresses = addresses
         self._prefix = prefix
         self._databases: list[str] = []
         self.storage = storage
         self.providers = providers
-        self.database_url = self.create_database("main")
+        self.database_url = self.create_migrated_database("main")
         self.environment = {
             "ENVIRONMENT": "embedded",
             "DATABASE_URL": self.database_url,
@@ -77,6 +77,16 @@ class Installation:
         """Create a database without tables and return the address."""
         self._databases.append(f"{self._prefix}_{name}")
         return create_database(self._addresses, self._databases[-1], template="template1")
+
+    def create_migrated_database(self, name: str) -> str:
+        """Create a database with all tables and return the address."""
+        self._databases.append(f"{self._prefix}_{name}")
+        return create_database(self._addresses, self._databases[-1])
+
+    def copy_database(self, name: str) -> str:
+        """Copy the main database, which nobody may use meanwhile, and return the address."""
+        self._databases.append(f"{self._prefix}_{name}")
+        return create_database(self._addresses, self._databases[-1], template=f"{self._prefix}_main")
 
     def drop_databases(self) -> None:
         """Remove all databases that were created."""
@@ -132,7 +142,8 @@ def start_installation(directory: Path, addresses: Addresses) -> Iterator[Instal
     )
     with ExitStack() as stack:
         stack.enter_context(providers)
-        stack.callback(storage.stop)
+        # The data is of no use, and an orderly stop takes ten seconds.
+        stack.callback(storage.stop, timeout_seconds=0)
         storage.start()
         installation = Installation(addresses, f"installation_{uuid4().hex[:8]}", storage, providers)
         stack.callback(installation.drop_databases)
