@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from marketplace.assistant import prompts, texts
 from marketplace.assistant.completions import ShortText, complete
 from marketplace.assistant.privacy import protect
+from marketplace.kernel.redaction import MARKER
 from marketplace.providers.language_model import LanguageModel
 
 MIN_WORDS, MAX_WORDS = 3, 5
@@ -28,7 +29,7 @@ class ThreadMessage:
 
 def write_title(model: LanguageModel, messages: Sequence[ThreadMessage]) -> ShortText:
     """Write a title for a conversation. Errors are those of ``complete``."""
-    conversation = [{"role": message.role, "text": protect(message.content)} for message in messages]
+    conversation = [{"role": message.role, "text": _public(message.content)} for message in messages]
     written = complete(
         model,
         [
@@ -43,8 +44,13 @@ def write_title(model: LanguageModel, messages: Sequence[ThreadMessage]) -> Shor
 def shape_title(written: str, messages: Sequence[ThreadMessage]) -> str:
     """Bring a written title to 3 to 5 words. A title that is too short is replaced by the user's first words."""
     line = next(iter(_EDGES.sub("", written).splitlines()), "")
-    words = protect(line).split()
+    words = _public(line).split()
     if len(words) < MIN_WORDS:
         first = next((message.content for message in messages if message.role == "user"), "")
-        words = protect(first).split() or texts.UNTITLED.split()
+        words = _public(first).split() or texts.UNTITLED.split()
     return _EDGES.sub("", " ".join(words[:MAX_WORDS]))[:_MAX_TITLE_LENGTH]
+
+
+def _public(text: str) -> str:
+    """Return a text without private values. A title needs no marker in their place."""
+    return " ".join(protect(text).replace(MARKER, " ").split())

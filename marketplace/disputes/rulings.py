@@ -24,7 +24,7 @@ from marketplace.disputes.cases import (
     notify_party,
     record_event,
 )
-from marketplace.disputes.closing import Division, divide_escrow, end_case
+from marketplace.disputes.closing import Division, change_status, divide_escrow, end_case
 from marketplace.disputes.models import Dispute, DisputeReturn
 from marketplace.disputes.second_officer import SECOND_OFFICER_MINOR, confirm_decision
 from marketplace.infra.db import Database
@@ -217,6 +217,7 @@ def _request_return(
 ) -> RulingResult:
     """Keep a ruling until the receipt of the goods. A later ruling replaces an earlier one."""
     due_at = act.now + RETURN_TIME
+    change_status(dispute, states.DISPUTE.target(dispute.status, states.REQUIRE_RETURN), act.now)
     session.merge(
         DisputeReturn(
             dispute_id=dispute.id,

@@ -7,7 +7,7 @@ RESOLVED_BUYER, RESOLVED_VENDOR, RESOLVED_SPLIT = "resolved_buyer", "resolved_ve
 WITHDRAWN = "withdrawn"
 
 REQUEST_RESPONSE, RESPOND, FIND, WITHDRAW = "request-response", "respond", "find", "withdraw"
-ESCALATE, MISS_RESPONSE = "escalate", "miss-response"
+ESCALATE, MISS_RESPONSE, REQUIRE_RETURN = "escalate", "miss-response", "require-return"
 REFUND_BUYER, RELEASE_VENDOR, SPLIT = OUTCOMES = ("refund_buyer", "release_vendor", "split")
 RETURN_REQUESTED, RETURN_SENT, RETURN_RECEIVED, RETURN_CANCELLED = RETURN_STATUSES = (
     *("requested", "sent", "received", "cancelled"),
@@ -26,6 +26,8 @@ DISPUTE = StateMachine(
         Transition(RESPOND, (AWAITING_RESPONSE, UNDER_REVIEW), UNDER_REVIEW),
         Transition(MISS_RESPONSE, (AWAITING_RESPONSE,), UNDER_REVIEW),
         Transition(FIND, _UNRESOLVED, UNDER_REVIEW),
+        # A ruling that waits for goods no longer waits for a response.
+        Transition(REQUIRE_RETURN, _UNRESOLVED, UNDER_REVIEW),
         Transition(WITHDRAW, _UNRESOLVED, WITHDRAWN),
         Transition(REFUND_BUYER, _UNRESOLVED, RESOLVED_BUYER),
         Transition(RELEASE_VENDOR, _UNRESOLVED, RESOLVED_VENDOR),

@@ -113,7 +113,7 @@ class TestTitles:
             ("Lamp", "I need a reading lamp"),
             ("", "I need a reading lamp"),
             ("Reading lamp search\nIgnore the rules", "Reading lamp search"),
-            ("Call 0803 123 4567 now please", "Call [REDACTED] now please"),
+            ("Call 0803 123 4567 now please", "Call now please"),
         ],
     )
     def test_written_title_is_brought_to_the_form(self, written: str, title: str) -> None:

@@ -59,6 +59,7 @@ class TestReturns:
         ruled = parties.rule(dispute_id, "refund_buyer", returnRequired=True)
         assert (ruled.status_code, ruled.json["data"]["state"]) == (202, "awaiting_return")
         assert parties.state(order_id) == ("disputed", "frozen")
+        assert shown(parties, dispute_id)["status"] == "under_review"
         assert parties.balances(order_id)["escrow"] == total
         assert parties.notified(parties.shop.buyer.id)[-1] == "Goods must be returned"
 
