@@ -154,11 +154,11 @@ def test_review_is_completed_after_worker_is_killed_during_provider_call(site: S
     worker = site.worker(QUEUE)
     product_id = vendor.lists()
     site.wait_until(lambda: site.providers.ai.asked()[0] == 1, worker)
-    # The worker holds no open transaction during the call.
+    # The worker holds no open transaction during the call. A heartbeat takes a moment.
     open_transactions = (
         "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND xact_start IS NOT NULL"
     )
-    assert site.query(open_transactions, NAME) == [(0,)]
+    site.wait_until(lambda: site.query(open_transactions, NAME) == [(0,)], worker)
 
     kill(worker)
 
