@@ -353,14 +353,15 @@ class TestSchedule:
             assert setting(session, KEY) == SERVICE_FEE_MINOR
 
     def test_unapproved_proposal_expires_after_seven_days(self, database: Database) -> None:
+        # Other tests leave proposals with the same deadline.
+        operations.apply_due_proposals(database, now=NOW + timedelta(days=7))
         proposal_id = database.in_transaction(propose)
         just_before = NOW + timedelta(days=7) - timedelta(microseconds=1)
 
-        # Proposals of other tests may expire at the same time.
-        operations.apply_due_proposals(database, now=just_before)
-        with database.reading() as session:
-            assert proposal_row(session, proposal_id)["status"] != states.EXPIRED
-        assert operations.apply_due_proposals(database, now=NOW + timedelta(days=7)).expired >= 1
+        assert operations.apply_due_proposals(database, now=just_before) == DueProposalsResult(0, 0, 0)
+        assert operations.apply_due_proposals(database, now=NOW + timedelta(days=7)) == DueProposalsResult(
+            0, 0, 1
+        )
         with database.reading() as session:
             row = proposal_row(session, proposal_id)
             assert (row["status"], iso(row["expired_at"])) == (states.EXPIRED, iso(NOW + timedelta(days=7)))
