@@ -109,11 +109,17 @@ worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
 
 
 def when_ready(_server: Any) -> None:
-    """Exempt the imported application from garbage collection in all workers.
+    """Load large libraries, and exempt the imported application from garbage collection in all workers.
 
     A full collection writes to each object that it visits. Each worker would get a copy of the memory that the workers
     share with the master. Collections of fewer objects are also faster.
     """
+    if process_group == "gevent":
+        from wsgi import services  # noqa: PLC0415 - the application is loaded after this file
+
+        # The library takes seconds to load, which the first question would wait for.
+        if services.language_model is not None:
+            services.language_model.load()
     gc.collect()
     gc.freeze()
 

@@ -3,7 +3,11 @@
 from blueprints.alerts import routes as alerts
 from blueprints.analytics import routes as analytics
 from blueprints.applications import routes as applications
-from blueprints.assistant import routes as assistant
+from blueprints.assistant import (
+    routes as assistant,
+    staff_routes as assistant_administration,
+    thread_routes as assistant_threads,
+)
 from blueprints.background import routes as background
 from blueprints.campuses import routes as campuses
 from blueprints.cart import routes as cart
@@ -79,6 +83,8 @@ AREAS: tuple[ContractBlueprint, ...] = (
     disputes.area,
     dispute_evidence.area,
     assistant.area,
+    assistant_threads.area,
+    assistant_administration.area,
     reviews.store_area,
     reviews.product_area,
     reviews.author_area,

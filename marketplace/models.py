@@ -3,6 +3,7 @@
 from marketplace.alerts import models as alerts
 from marketplace.analytics import models as analytics
 from marketplace.applications import models as applications
+from marketplace.assistant import models as assistant
 from marketplace.audit import models as audit
 from marketplace.background import models as background
 from marketplace.cart import models as cart
@@ -37,6 +38,7 @@ __all__ = [
     "alerts",
     "analytics",
     "applications",
+    "assistant",
     "audit",
     "background",
     "cart",

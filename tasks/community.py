@@ -1,11 +1,15 @@
-"""Tasks of reviews, chat and referrals."""
+"""Tasks of reviews, chat, referrals and the assistant."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from marketplace.assistant.summaries import summarize_thread
+from marketplace.assistant.threads import SUMMARY_DUE_TOPIC
+from marketplace.assistant.usage import TokenPrices
 from marketplace.chat import texts as chat_texts
 from marketplace.chat.blocked_messages import REPEATED_BLOCKS_TOPIC, REPORTED_BLOCKS
 from marketplace.kernel import queues
@@ -14,7 +18,7 @@ from marketplace.referrals import settle
 from marketplace.reports.submit import report_automatically
 from marketplace.reviews import rating, refunds, verification
 from marketplace.services import Services
-from tasks.registry import QueueSweeper, handler, periodic
+from tasks.registry import QueueSweeper, handler, periodic, phased_handler
 
 
 @handler(REFUNDED_IN_FULL_TOPIC)
@@ -69,3 +73,19 @@ def handle_referred_order_delivered(session: Session, payload: dict[str, Any], n
 def settle_due_referrals(services: Services, _sweeper: QueueSweeper, now: datetime) -> Any:
     """Settle the pending referrals that are due."""
     return settle.settle_due_referrals(services.database, now=now)
+
+
+@phased_handler(SUMMARY_DUE_TOPIC)
+def handle_due_thread_summary(
+    services: Services, payload: dict[str, Any], now: datetime
+) -> Callable[..., None] | None:
+    """Summarise a long thread of the assistant."""
+    if services.language_model is None:
+        return None
+    return summarize_thread(
+        services.database,
+        services.language_model,
+        thread_id=UUID(payload["threadId"]),
+        prices=TokenPrices.of(services.settings),
+        now=now,
+    )

@@ -8,6 +8,7 @@ from marshmallow import Schema
 from blueprints.http import texts
 from blueprints.http.envelope import MetaSchema
 from blueprints.http.fields import camel_case
+from blueprints.http.request_parsing import MAX_BODY_BYTES
 from marketplace.idempotency.operations import (
     IdempotencyKeyReusedError,
     RequestInProgressError,
@@ -213,6 +214,7 @@ class Contract:
     ``choices`` lists path segments that accept only certain words, with those words.
     ``wait_seconds`` is the longest wait for a statement of the database.
     ``raises`` lists the domain's errors with a reason, and errors that the contract's other terms do not imply.
+    ``max_body_bytes`` limits a JSON body. ``headers`` lists further headers of a successful response.
     ``errors`` adds the errors of the edge that have a reason. ``further_statuses`` have the same reply as ``status``.
     """
 
@@ -242,6 +244,8 @@ class Contract:
     raises: tuple[type[MarketplaceError], ...]
     wait_seconds: float | None = None
     further_statuses: tuple[int, ...] = ()
+    max_body_bytes: int = MAX_BODY_BYTES
+    headers: tuple[str, ...] = ()
 
     @property
     def declared_wait_seconds(self) -> float | None:
@@ -272,5 +276,8 @@ class Contract:
 
     @property
     def opens_transaction(self) -> bool:
-        """Whether the edge opens a transaction for the route. For a phased route this is the last transaction."""
-        return self.method not in ("GET", "HEAD") and not self.autocommit
+        """Whether the edge opens a transaction for the route. For a phased route this is the last transaction.
+
+        An event stream has no last transaction, because the response begins before the work ends.
+        """
+        return self.method not in ("GET", "HEAD") and not (self.autocommit or self.event_stream)

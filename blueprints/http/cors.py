@@ -12,7 +12,8 @@ _ALLOWED_HEADERS = (
     " X-Request-ID"
 )
 _EXPOSED_HEADERS = (
-    "ETag, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Cache-Lookup, X-Request-ID"
+    "ETag, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Cache-Lookup, X-Request-ID, "
+    "X-Thread-ID"
 )
 _PREFLIGHT_SECONDS = 600
 

@@ -28,6 +28,7 @@ from blueprints.http.contract import (
 )
 from blueprints.http.envelope import JSON_TYPE, MetaSchema, dump_json, dump_members, envelope
 from blueprints.http.reply_renderer import compile_renderer
+from blueprints.http.request_parsing import MAX_BODY_BYTES
 from marketplace.idempotency import operations as keys
 from marketplace.idempotency.operations import KeyLease, StoredResponse
 from marketplace.infra.db import run_with_retries
@@ -90,7 +91,7 @@ class Endpoint:
             paging.read_requested_page(context, contract.query, query)
             arguments["query"] = query
         if contract.body is not None:
-            arguments["body"] = request_parsing.load_body(contract.body)
+            arguments["body"] = request_parsing.load_body(contract.body, max_bytes=contract.max_body_bytes)
         if contract.upload is not None:
             arguments["file"] = uploads.receive_file(contract.upload)
             context.open_files.append(arguments["file"])
@@ -222,6 +223,8 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
         raises: tuple[type[MarketplaceError], ...] = (),
         wait_seconds: float | None = None,
         further_statuses: tuple[int, ...] = (),
+        max_body_bytes: int = MAX_BODY_BYTES,
+        headers: tuple[str, ...] = (),
     ) -> Callable[[View], View]:
         """Declare a route by its contract. ``auth`` and ``limit`` have no defaults.
 
@@ -249,6 +252,8 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
         :param raises: the domain's errors that the view can raise, except those that other terms imply
         :param wait_seconds: longest wait for a statement, if it differs from the limit of the kind of session
         :param further_statuses: statuses, beside ``status``, that have the same reply
+        :param max_body_bytes: limit of a JSON body
+        :param headers: further headers of a successful response
         """
 
         def decorate(view: View) -> View:
@@ -280,6 +285,8 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
                 raises=raises,
                 wait_seconds=wait_seconds,
                 further_statuses=further_statuses,
+                max_body_bytes=max_body_bytes,
+                headers=headers,
             )
             self.contracts.append(contract)
             self.views.append(view)

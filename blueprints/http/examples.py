@@ -58,6 +58,7 @@ _PARAMETERS: Final[dict[str, SharedDoc]] = {
     "dispute_id": SharedDoc("Id of the dispute.", demo_ids.DISPUTE),
     "offer_id": SharedDoc("Id of the settlement offer.", demo_ids.DISPUTE_OFFER),
     "evidence_id": SharedDoc("Id of the evidence.", demo_ids.DISPUTE_EVIDENCE),
+    "thread_id": SharedDoc("Id of the conversation with the assistant.", demo_ids.ASSISTANT_THREAD),
     "reply_id": SharedDoc("Id of the canned reply.", demo_ids.CANNED_REPLY),
     "view_id": SharedDoc("Id of the saved view.", demo_ids.SAVED_VIEW),
     "blocked_message_id": SharedDoc("Id of the blocked message.", demo_ids.BLOCKED_MESSAGE),
@@ -106,17 +107,24 @@ def add_examples(document: Node, contracts: Sequence[Contract]) -> None:
         for status, response in operation["responses"].items():
             if status.startswith("2"):
                 for content_type, content in response["content"].items():
-                    content["example"] = _FILES.get(content_type) or examples.of(content["schema"])
+                    content["example"] = (
+                        _STREAMS.get(contract.name)
+                        or _FILES.get(content_type)
+                        or examples.of(content["schema"])
+                    )
 
 
 _FILES = {
-    "text/event-stream": 'event: end\ndata: {"reason":"replaced"}\n\n',
     "text/csv": "number,status,total_amount\r\nCM-100001,delivered,775000\r\n",
     "application/pdf": "%PDF-1.7",
     "text/plain": "1158201444",
 }
 
 
+_STREAMS = {
+    "notifications.stream_events": 'event: end\ndata: {"reason":"replaced"}\n\n',
+    "assistant.stream_answer": 'id: 20000\nevent: token\ndata: {"id":20000,"text":"You can "}\n\n',
+}
 _OFFICERS = {
     MANAGE_FINANCES: "finance",
     MANAGE_ORDERS: "orders",

@@ -29,21 +29,22 @@ _MAX_PARAM_NAME_LENGTH = 100
 _REVISION_PATTERN = re.compile(r'(?:W/)?"(\d{1,18})"|(\d{1,18})')
 
 
-def read_body() -> bytes:
+def read_body(*, max_bytes: int = MAX_BODY_BYTES) -> bytes:
     """Read the request's body as it was sent.
 
-    :raises PayloadTooLargeError: the body is longer than ``MAX_BODY_BYTES``
+    :raises PayloadTooLargeError: the body is longer than ``max_bytes``
     :raises MalformedBodyError: the body is shorter than the Content-Length, or the chunks are invalid
     """
-    # The framework truncates a chunked body at its limit instead of refusing it. That limit is one byte above
-    # MAX_BODY_BYTES, so that a longer body is detected.
+    # The framework truncates a chunked body at its limit instead of refusing it. That limit is one byte above ours, so
+    # that a longer body is detected.
+    request.max_content_length = max_bytes + 1
     try:
         raw = request.get_data(cache=True)
     except (OSError, ParseException) as error:
         raise MalformedBodyError(
             "The body could not be read: the transfer was interrupted or its chunks are invalid."
         ) from error
-    if len(raw) > MAX_BODY_BYTES:
+    if len(raw) > max_bytes:
         raise PayloadTooLargeError
     # The server passes on a truncated body if the client disconnects.
     if len(raw) < (request.content_length or 0):
@@ -68,14 +69,14 @@ def _ensure_not_compressed() -> None:
         raise UnsupportedMediaTypeError(texts.BODY_COMPRESSED)
 
 
-def read_json() -> Any:
+def read_json(*, max_bytes: int = MAX_BODY_BYTES) -> Any:
     """Read the request's JSON body. A missing body is an empty object.
 
-    :raises PayloadTooLargeError: the body is longer than ``MAX_BODY_BYTES``
+    :raises PayloadTooLargeError: the body is longer than ``max_bytes``
     :raises UnsupportedMediaTypeError: the body is compressed or has another content type
     :raises MalformedBodyError: the body is not valid JSON
     """
-    raw = read_body()
+    raw = read_body(max_bytes=max_bytes)
     if not raw:
         return {}
     _ensure_not_compressed()
@@ -101,12 +102,13 @@ class AcceptsBareArray:
     bare_array_schema: ClassVar[dict[str, Any]]
 
 
-def load_body(schema: Schema) -> Any:
+def load_body(schema: Schema, *, max_bytes: int = MAX_BODY_BYTES) -> Any:
     """Read the body and validate it against a schema.
 
+    :raises PayloadTooLargeError: the body is longer than ``max_bytes``
     :raises ValidationError: the body is invalid; ``invalid_params`` lists each fault
     """
-    body = read_json()
+    body = read_json(max_bytes=max_bytes)
     if isinstance(schema, AcceptsBareArray) and isinstance(body, list):
         body = {schema.bare_array: body}
     if not schema.many and not isinstance(body, dict):

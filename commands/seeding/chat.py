@@ -1,9 +1,10 @@
-"""A conversation of the buyer with the vendor's store, and a message that the guard refused."""
+"""Conversations of the buyer with the vendor's store and with the assistant, and a message that the guard refused."""
 
 from datetime import datetime, timedelta
 
 from sqlalchemy.orm import Session
 
+from marketplace.assistant.models import AssistantMessage, AssistantThread
 from marketplace.chat.models import BlockedMessage, ChatMessage, Conversation
 from marketplace.chat.participants import BUYER, VENDOR
 from marketplace.kernel import demo_ids
@@ -12,6 +13,10 @@ from marketplace.kernel.demo_ids import SeededKind, seeded_id
 _MESSAGES = (
     (BUYER, "Is this still available, and can I pick it up at the hub?"),
     (VENDOR, "Yes, it is. I bring it to the hub the morning after you order."),
+)
+_THREAD = (
+    ("user", "Abeg, where I fit collect my package?"),
+    ("assistant", "You can collect packages at the Main Gate hub. It is open on weekdays."),
 )
 _REFUSED = "Call me on 0803 555 0199, it is faster."
 
@@ -63,5 +68,31 @@ def load_chat(session: Session, *, now: datetime) -> int:
             created_at=now - timedelta(hours=1),
         )
     )
+    _load_thread(session, now=now)
     session.flush()
     return len(_MESSAGES)
+
+
+def _load_thread(session: Session, *, now: datetime) -> None:
+    """Add a thread with the assistant that the buyer flagged."""
+    at = now - timedelta(minutes=40)
+    session.add(
+        AssistantThread(
+            id=demo_ids.ASSISTANT_THREAD,
+            user_id=demo_ids.BUYER,
+            thread_title="Package pickup at hub",
+            message_count=len(_THREAD),
+            last_message_at=at,
+            flagged_at=at,
+            flag_reason="wrong",
+            flag_details="The hub was closed.",
+            created_at=at,
+        )
+    )
+    session.flush()
+    session.add_all(
+        AssistantMessage(
+            thread_id=demo_ids.ASSISTANT_THREAD, number=number, role=role, body=body, created_at=at
+        )
+        for number, (role, body) in enumerate(_THREAD, 1)
+    )

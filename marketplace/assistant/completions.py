@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from marketplace.assistant import texts
+from marketplace.assistant.usage import TokenCount
 from marketplace.kernel.errors import ProviderUnavailableError, ServiceUnavailableError
 from marketplace.providers import texts as provider_texts
-from marketplace.providers.language_model import Completion, LanguageModel, TextDelta
+from marketplace.providers.language_model import LanguageModel, TextDelta
 
 DEADLINE_SECONDS = 25.0
 _RETRY_SECONDS = 3_600
@@ -22,10 +23,10 @@ class AssistantNotConfiguredError(ServiceUnavailableError):
 
 @dataclass(frozen=True)
 class ShortText:
-    """A text of the language model, and the end of its answer."""
+    """A text of the language model, and the tokens of the call. A provider that counts no tokens counts as none."""
 
     text: str
-    completion: Completion
+    tokens: TokenCount
 
 
 def ensure_configured(model: LanguageModel | None) -> LanguageModel:
@@ -53,7 +54,8 @@ def complete(model: LanguageModel, messages: Sequence[dict[str, Any]], *, max_to
             if isinstance(part, TextDelta):
                 pieces.append(part.text)
             else:
-                return ShortText("".join(pieces).strip(), part)
+                tokens = TokenCount(part.prompt_tokens or 0, part.completion_tokens or 0)
+                return ShortText("".join(pieces).strip(), tokens)
             if time.monotonic() > deadline:
                 break
     finally:

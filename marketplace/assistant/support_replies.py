@@ -8,12 +8,14 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from marketplace.assistant import prompts
+from marketplace.assistant import prompts, texts
 from marketplace.assistant.completions import ShortText, complete
+from marketplace.assistant.opt_outs import is_opted_out
 from marketplace.assistant.policies import policies_for
 from marketplace.assistant.privacy import protect
 from marketplace.identity.queries import Caller
 from marketplace.kernel.clock import iso
+from marketplace.kernel.errors import ForbiddenError
 from marketplace.kernel.money import format_naira
 from marketplace.orders.models import Order
 from marketplace.providers.language_model import LanguageModel
@@ -23,6 +25,12 @@ from marketplace.support.tickets import find_ticket
 
 MAX_MESSAGES = 20
 _MAX_TOKENS = 400
+
+
+class OwnerOptedOutError(ForbiddenError):
+    """The owner of the ticket does not allow the assistant to process the owner's data."""
+
+    reason = "owner-opted-out"
 
 
 @dataclass(frozen=True)
@@ -46,8 +54,11 @@ def collect_context(session: Session, *, ticket_id: UUID, caller: Caller) -> Rep
     """Collect the last messages of a ticket, its order and the policies of its category. Internal notes are left out.
 
     :raises NotFoundError: the ticket does not exist
+    :raises OwnerOptedOutError: the ticket's owner has opted out of the assistant
     """
-    find_ticket(session, ticket_id=ticket_id, caller=caller)
+    owner_id = find_ticket(session, ticket_id=ticket_id, caller=caller)[0].creator_id
+    if owner_id is not None and is_opted_out(session, user_id=owner_id):
+        raise OwnerOptedOutError(texts.OWNER_OPTED_OUT)
     ticket = fetch_staff_ticket(session, ticket_id=ticket_id)
     messages = session.execute(
         select(SupportTicketMessage.author, SupportTicketMessage.body)
@@ -85,7 +96,7 @@ def suggest_reply(model: LanguageModel, context: ReplyContext) -> ShortText:
         ],
         max_tokens=_MAX_TOKENS,
     )
-    return ShortText(protect(written.text), written.completion)
+    return ShortText(protect(written.text), written.tokens)
 
 
 def _describe_order(order: Order) -> dict[str, Any]:

@@ -4,16 +4,19 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy.orm import Session
 
 from marketplace.assistant import prompts, texts
 from marketplace.assistant.completions import ShortText, complete
 from marketplace.assistant.privacy import protect
+from marketplace.assistant.threads import read_first_messages
 from marketplace.kernel.redaction import MARKER
 from marketplace.providers.language_model import LanguageModel
 
 MIN_WORDS, MAX_WORDS = 3, 5
 MAX_MESSAGES = 20
-MAX_MESSAGE_LENGTH = 4_000
 _MAX_TOKENS = 40
 _MAX_TITLE_LENGTH = 80
 _EDGES = re.compile(r"^\W+|[^\w\])]+$")
@@ -27,6 +30,15 @@ class ThreadMessage:
     content: str
 
 
+def read_thread(session: Session, *, thread_id: UUID, user_id: UUID) -> list[ThreadMessage]:
+    """Read the first messages of a person's thread.
+
+    :raises NotFoundError: the thread does not exist, or belongs to another person
+    """
+    messages = read_first_messages(session, thread_id=thread_id, user_id=user_id, limit=MAX_MESSAGES)
+    return [ThreadMessage(message.role, message.body) for message in messages]
+
+
 def write_title(model: LanguageModel, messages: Sequence[ThreadMessage]) -> ShortText:
     """Write a title for a conversation. Errors are those of ``complete``."""
     conversation = [{"role": message.role, "text": _public(message.content)} for message in messages]
@@ -38,7 +50,7 @@ def write_title(model: LanguageModel, messages: Sequence[ThreadMessage]) -> Shor
         ],
         max_tokens=_MAX_TOKENS,
     )
-    return ShortText(shape_title(written.text, messages), written.completion)
+    return ShortText(shape_title(written.text, messages), written.tokens)
 
 
 def shape_title(written: str, messages: Sequence[ThreadMessage]) -> str:

@@ -349,6 +349,19 @@ class Settings:
         "The tokens that a person can use in a day, of prompts and answers together.",
         parse=_integer_between(1_000, 100_000_000),
     )
+    assistant_prompt_price: int = _setting(
+        25,
+        "The price of a million prompt tokens, in US cents. 0 for a server of your own.",
+        parse=_integer_between(0, 1_000_000),
+    )
+    assistant_completion_price: int = _setting(
+        200,
+        "The price of a million tokens of answers, in US cents. 0 for a server of your own.",
+        parse=_integer_between(0, 1_000_000),
+    )
+    assistant_pictures: str = _setting(
+        "off", "Whether ASSISTANT_MODEL reads pictures.", parse=_one_of("on", "off")
+    )
     alert_chat_url: str = _setting(
         "",
         "The incoming webhook of a chat such as Slack, for alerts. Empty means no chat.",

@@ -51,6 +51,8 @@ class SeededKind(IntEnum):
     DISPUTE = 45
     DISPUTE_OFFER = 46
     DISPUTE_EVIDENCE = 47
+    ASSISTANT_THREAD = 48
+    ASSISTANT_EVALUATION = 49
 
 
 def seeded_id(kind: SeededKind, number: int) -> UUID:
@@ -131,6 +133,9 @@ SAVED_VIEW: Final = seeded_id(SeededKind.SAVED_VIEW, 1)
 DISPUTE: Final = seeded_id(SeededKind.DISPUTE, 1)
 DISPUTE_OFFER: Final = seeded_id(SeededKind.DISPUTE_OFFER, 1)
 DISPUTE_EVIDENCE: Final = seeded_id(SeededKind.DISPUTE_EVIDENCE, 1)
+ASSISTANT_THREAD: Final = seeded_id(SeededKind.ASSISTANT_THREAD, 1)
+# The demo has no evaluation. Examples name this id.
+ASSISTANT_EVALUATION: Final = seeded_id(SeededKind.ASSISTANT_EVALUATION, 1)
 BLOCKED_MESSAGE: Final = seeded_id(SeededKind.BLOCKED_MESSAGE, 1)
 ACCOUNT_DECISION: Final = seeded_id(SeededKind.ACCOUNT_DECISION, 2)
 APPEAL: Final = seeded_id(SeededKind.APPEAL, 1)

@@ -38,7 +38,7 @@ _SECRET_KEYS = frozenset(
     fullname firstname lastname surname displayname avatarurl avatarkey hostel hall roomnumber latitude longitude
     shippingaddress deliveryaddress ipaddress useragent responsebody providermessageid repliesto dedupeid
     replytext trackingnote vacationnote resolutionnote proposalnote cancellationreason statusreason rejectionreason
-    decisionreason ratingcomment emailmessageid p256dh earliermessages
+    decisionreason ratingcomment emailmessageid p256dh earliermessages threadtitle threadsummary flagdetails
     """.split()  # noqa: SIM905 - a list of so many quoted words reads worse
 )
 # Long names are unlikely endings of other words. They also match inside one word, such as userpassword.

@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from typing import Protocol
 from uuid import UUID, uuid4
 
 import structlog
@@ -77,6 +78,19 @@ def stream_key(user_id: UUID) -> str:
     return f"m2:streams:{user_id}"
 
 
+class LiveReceiver(Protocol):
+    """A stream of this process that belongs to a person."""
+
+    user_id: UUID
+    member: str
+
+    def put(self, live_event: LiveEvent) -> None:
+        """Receive an event of the person."""
+
+    def end(self, reason: EndReason) -> None:
+        """End the stream."""
+
+
 class LiveStream:
     """An open stream of a person. Iterate over ``events`` in one thread."""
 
@@ -146,7 +160,7 @@ class LiveStreams:
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
-        self._by_user: defaultdict[UUID, set[LiveStream]] = defaultdict(set)
+        self._by_user: defaultdict[UUID, set[LiveReceiver]] = defaultdict(set)
         self._count = 0
         self._lock = threading.Lock()
         self._receiver: threading.Thread | None = None
@@ -169,12 +183,7 @@ class LiveStreams:
         :raises ServiceUnavailableError: the cache is down, so no event would arrive
         """
         stream = LiveStream(self, user_id, expires_at=expires_at)
-        with self._lock:
-            if self._count >= MAX_STREAMS_PER_PROCESS:
-                raise TooManyStreamsError(texts.TOO_MANY_STREAMS, retry_after_seconds=_RETRY_SECONDS)
-            self._subscribe()
-            self._by_user[user_id].add(stream)
-            self._count += 1
+        self.attach(stream)
         try:
             replaced = self._cache.run(
                 _ADD_STREAM,
@@ -191,9 +200,22 @@ class LiveStreams:
                 ]
                 self._cache.publish(CHANNEL, [encode(end) for end in ends])
         except CacheDownError as error:
-            self._forget(stream)
+            self.detach(stream)
             raise _unavailable() from error
         return stream
+
+    def attach(self, receiver: LiveReceiver) -> None:
+        """Deliver the events of a person to a receiver, until ``detach``.
+
+        :raises TooManyStreamsError: this process has no free place
+        :raises ServiceUnavailableError: the cache is down, so no event would arrive
+        """
+        with self._lock:
+            if self._count >= MAX_STREAMS_PER_PROCESS:
+                raise TooManyStreamsError(texts.TOO_MANY_STREAMS, retry_after_seconds=_RETRY_SECONDS)
+            self._subscribe()
+            self._by_user[receiver.user_id].add(receiver)
+            self._count += 1
 
     def keep(self, stream: LiveStream) -> bool:
         """Record a sign of life, and return whether the stream still has its place.
@@ -215,20 +237,21 @@ class LiveStreams:
 
     def remove(self, stream: LiveStream) -> None:
         """Release the places of a stream."""
-        if self._forget(stream):
+        if self.detach(stream):
             try:
                 self._cache.run(_REMOVE_STREAM, [stream_key(stream.user_id)], stream.member)
             except CacheDownError:
                 _log.info("place of a stream not released")
 
-    def _forget(self, stream: LiveStream) -> bool:
+    def detach(self, receiver: LiveReceiver) -> bool:
+        """Release the receiver's place in this process, and return whether the receiver had a place."""
         with self._lock:
-            streams = self._by_user.get(stream.user_id, set())
-            if stream not in streams:
+            receivers = self._by_user.get(receiver.user_id, set())
+            if receiver not in receivers:
                 return False
-            streams.remove(stream)
-            if not streams:
-                del self._by_user[stream.user_id]
+            receivers.remove(receiver)
+            if not receivers:
+                del self._by_user[receiver.user_id]
             self._count -= 1
             return True
 

@@ -70,6 +70,9 @@ class ModelStream(Protocol):
 class LanguageModel(Protocol):
     """A provider that answers conversations and calls tools."""
 
+    def load(self) -> None:
+        """Load the client of the provider, which takes seconds, before the first call."""
+
     def stream(
         self, *, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], max_tokens: int
     ) -> ModelStream:
@@ -87,6 +90,10 @@ class OpenAiCompatibleModel:
         self._settings = settings
         self._made_client: Any = None
         self._client_lock = threading.Lock()
+
+    def load(self) -> None:
+        """Load the client's library, and create the client."""
+        _ = self._client
 
     @property
     def _client(self) -> Any:

@@ -194,7 +194,7 @@ USERS_AND_VENDORS = (
 )
 
 ASSISTANT_CHAT_NOTIFICATIONS = (
-    Row("POST", "/api/assistant/stream", AUTHENTICATED, "20/minute", waits=True, built=False),
+    Row("POST", "/api/assistant/stream", AUTHENTICATED, "20/minute", waits=True),
     Row("POST", "/api/assistant/session-title", AUTHENTICATED, "30/minute", waits=True),
     Row("POST", "/api/assistant/support-reply", STAFF, "20/minute", waits=True),
     Row("GET", "/api/conversations", AUTHENTICATED),
@@ -340,6 +340,18 @@ ADDITIONS = (
     Row("GET", "/api/support", ANY_STATUS),
     Row("GET", "/api/support/:id", ANY_STATUS),
     Row("POST", "/api/support/attachments", ANY_STATUS, "30/minute", waits=True),
+    Row("GET", "/api/assistant/threads", ANY_STATUS),
+    Row("GET", "/api/assistant/threads/:id/messages", ANY_STATUS),
+    Row("DELETE", "/api/assistant/threads/:id", ANY_STATUS, "60/minute"),
+    Row("POST", "/api/assistant/threads/:id/flag", ANY_STATUS, "10/minute"),
+    Row("GET", "/api/assistant/preferences", ANY_STATUS),
+    Row("PUT", "/api/assistant/preferences", ANY_STATUS, "60/minute"),
+    Row("GET", "/api/admin/assistant/usage", staff_with(SUPPORT)),
+    Row("GET", "/api/admin/assistant/usage/people", staff_with(SUPPORT)),
+    Row("GET", "/api/admin/assistant/flagged-threads", staff_with(SUPPORT)),
+    Row("GET", "/api/admin/assistant/flagged-threads/:id/messages", staff_with(SUPPORT)),
+    Row("POST", "/api/admin/assistant/flagged-threads/:id/review", staff_with(SUPPORT), "60/minute"),
+    Row("GET", "/api/admin/assistant/evaluations", staff_with(SUPPORT)),
     Row("GET", "/api/admin/support", staff_with(SUPPORT)),
     Row("GET", "/api/admin/support/duty", staff_with(SUPPORT)),
     Row("PUT", "/api/admin/support/duty", staff_with(SUPPORT), "60/minute"),

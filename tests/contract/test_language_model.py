@@ -43,7 +43,14 @@ TOOLS = [
     tool(name)
     for name in (
         *("search_products", "get_product", "compare_products", "list_favorites", "list_my_orders"),
-        *("get_order_money", "list_hubs", "read_policy", "list_my_tickets", "add_to_cart", "cancel_order"),
+        *(
+            "get_order_money",
+            "list_hubs",
+            "read_policy",
+            "list_my_tickets",
+            "propose_add_to_cart",
+            "propose_cancel_order",
+        ),
     )
 ]
 
@@ -120,8 +127,8 @@ class TestAnswers:
             ("Which hubs are open?", "list_hubs", {}),
             ("How does escrow protect me?", "read_policy", {"topic": "How does escrow protect me?"}),
             ("Show my tickets", "list_my_tickets", {}),
-            (f"Add {LAMP} to my cart", "add_to_cart", {"productId": LAMP, "quantity": 1}),
-            (f"Cancel order {LAMP}", "cancel_order", {"orderId": LAMP}),
+            (f"Add {LAMP} to my cart", "propose_add_to_cart", {"productId": LAMP, "quantity": 1}),
+            (f"Cancel order {LAMP}", "propose_cancel_order", {"orderId": LAMP}),
         ],
     )  # fmt: skip
     def test_common_wish_calls_the_matching_tool(

@@ -368,6 +368,7 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         "dispute_id": str(uuid4()),
         "offer_id": str(uuid4()),
         "evidence_id": str(uuid4()),
+        "thread_id": str(uuid4()),
         "reply_id": str(uuid4()),
         "view_id": str(uuid4()),
         "blocked_message_id": str(uuid4()),

@@ -1,14 +1,11 @@
 """Live event streams over HTTP, served by a real gevent process."""
 
-import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-import jwt
 import pytest
 import redis
 import requests
@@ -17,69 +14,21 @@ from sqlalchemy.orm import Session
 from marketplace.audit.operations import Act
 from marketplace.chat.reading import mark_read
 from marketplace.chat.send import MessageContent, send_to_store
-from marketplace.infra.settings import load_settings
 from marketplace.notifications import feed, live_streams
 from marketplace.notifications.operations import NewNotification, notify, notify_all
 from marketplace.people.account_status import SUSPENDED, bar_account
-from marketplace.services import Services
 from sandbox.process import Process
-from tests.support.ports import free_port
-from tests.support.proxied_site import make_waiting_process
-from tests.support.purchases import Shop, make_person
+from tests.support.purchases import Shop
 from tests.support.service_processes import ServiceProcesses
-from tests.support.tokens import claims_of
-
-SECRET = "of-the-tests-only-and-long-enough-for-HS256"
-SECONDS = 30.0
+from tests.support.stream_site import SECONDS, EventReader, GeventSite, ensure_launched, gevent_process
 
 
-class Stream:
-    """An open stream of a person."""
-
-    def __init__(self, response: requests.Response) -> None:
-        self.response = response
-        self._lines = response.iter_lines(chunk_size=1)
-
-    def next_event(self) -> tuple[str, dict[str, Any], str | None]:
-        """Return the name, the data and the id of the next event."""
-        fields: dict[str, str] = {}
-        for line in self._lines:
-            name, _, value = line.decode().partition(": ")
-            if line and name:
-                fields[name] = value
-            elif not line and "event" in fields:
-                return fields["event"], json.loads(fields["data"]), fields.get("id")
-        raise EOFError
-
-    def is_closed(self) -> bool:
-        """Read the rest of the stream, and return whether the stream ended without further events."""
-        return not list(self._lines)
-
-    def skip_events(self, *names: str) -> tuple[str, dict[str, Any]]:
-        """Return the first event with another name."""
-        while True:
-            name, data, _ = self.next_event()
-            if name not in names:
-                return name, data
-
-
-class StreamSite:
-    """A site with one gevent process, and the domain of the site."""
-
-    def __init__(self, site: ServiceProcesses, port: int) -> None:
-        self.site = site
-        self.url = f"http://127.0.0.1:{port}"
-        self.services = Services.from_settings(load_settings(site.environment), application_name="tests")
-        self.stack = ExitStack()
-
-    def person(self, **columns: Any) -> UUID:
-        """Add a person."""
-        return self.services.database.in_transaction(make_person, **columns).id
+class StreamSite(GeventSite):
+    """A site with streams of notifications."""
 
     def request(self, user_id: UUID, *, last_event_id: str | None = None, **claims: Any) -> requests.Response:
         """Request a stream."""
-        token = jwt.encode(claims_of(user_id, **claims), SECRET, algorithm="HS256")
-        headers = {"Authorization": f"Bearer {token}"}
+        headers = self.authorization(user_id, **claims)
         if last_event_id is not None:
             headers["Last-Event-ID"] = last_event_id
         response = requests.get(
@@ -88,11 +37,11 @@ class StreamSite:
         self.stack.callback(response.close)
         return response
 
-    def open(self, user_id: UUID, **options: Any) -> Stream:
+    def open(self, user_id: UUID, **options: Any) -> EventReader:
         """Open a stream."""
         response = self.request(user_id, **options)
         assert response.status_code == 200, response.text
-        return Stream(response)
+        return EventReader(response)
 
     def notify(self, user_id: UUID, title: str = "Payment received") -> str:
         """Write a notification and return the id."""
@@ -115,39 +64,17 @@ class StreamSite:
         with client:
             return int(client.zcard(live_streams.stream_key(user_id)))
 
-    def wait_for(self, look: Callable[[], Any]) -> None:
-        """Wait for a condition."""
-        self.site.wait_until(look)
-
 
 @pytest.fixture(scope="module")
 def process(whole_site: ServiceProcesses) -> Iterator[tuple[Process, int]]:
-    whole_site.environment |= {
-        "IDENTITY_ALGORITHMS": "HS256",
-        "IDENTITY_SHARED_SECRET": SECRET,
-        "IDENTITY_ISSUER": claims_of(uuid4())["iss"],
-        "IDENTITY_AUDIENCE": claims_of(uuid4())["aud"],
-        "RATE_LIMIT_SCALE": "1000",
-    }
-    port = free_port("server")
-    process = make_waiting_process(whole_site, port=port)
-    yield process, port
-    process.stop(SECONDS)
-
-
-def _is_live(port: int) -> bool:
-    try:
-        return requests.get(f"http://127.0.0.1:{port}/health/live", timeout=5).status_code == 200
-    except requests.RequestException:
-        return False
+    with gevent_process(whole_site) as made:
+        yield made
 
 
 @pytest.fixture
 def streams(whole_site: ServiceProcesses, process: tuple[Process, int]) -> Iterator[StreamSite]:
     server, port = process
-    if not server.running:
-        server.launch()
-        whole_site.wait_until(lambda: _is_live(port))
+    ensure_launched(whole_site, server, port)
     site = StreamSite(whole_site, port)
     with site.stack:
         yield site

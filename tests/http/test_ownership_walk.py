@@ -13,6 +13,7 @@ from marshmallow import Schema, fields
 from blueprints.areas import contracts
 from blueprints.http.contract import Contract, TokenPolicy
 from blueprints.http.fields import snake_case
+from marketplace.assistant.threads import NewThreadMessage, start_turn
 from marketplace.chat.send import MessageContent, send_to_store
 from marketplace.disputes.cases import Complaint, open_dispute
 from marketplace.identity.operations import add_address
@@ -62,6 +63,7 @@ ALLOWED_FIELDS = {
     "platform.create_proposal": {"user_id", "commission_bps"},
     # The author of a message is the shopper or the assistant.
     "assistant.write_session_title": {"role"},
+    "assistant.stream_answer": {"role"},
     # The identity provider names the new person.
     "server-functions.create_user": {"user_id"},
     "server-functions.deliver_notification": {"id", "user_id"},
@@ -141,12 +143,20 @@ class Walk:
             complaint=Complaint("not_received", "It never came to the hub.", "refund"),
             now=NOW,
         )
+        thread_id = start_turn(
+            session,
+            user_id=self.shop.buyer.id,
+            thread_id=None,
+            messages=[NewThreadMessage("user", "Where are the hubs?")],
+            now=NOW,
+        ).thread_id
         return {
             "dispute_id": str(dispute.id),
             "offer_id": str(dispute.id),
             "evidence_id": str(dispute.id),
             "ticket_id": str(ticket.id),
             "conversation_id": str(conversation.id),
+            "thread_id": str(thread_id),
             "order_id": str(order_id),
             "review_id": str(review_id),
             "address_id": str(address.id),

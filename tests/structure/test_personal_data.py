@@ -35,6 +35,7 @@ LOOKS_PERSONAL = re.compile(
 )
 # Columns whose names look personal, and the reason why they are not.
 NOT_PERSONAL = {
+    "assistant_threads.flag_reason": "one of four codes",
     "banned_terms.note": "about a term",
     "campuses.name": "a campus",
     "content_reports.reason": "one of six codes",

@@ -66,7 +66,7 @@ BUILDERS_OF_CONSTANTS = {
     "marketplace.payouts.payees.payout_history._build_page_statement",
 }
 # Parameter types that PostgreSQL cannot infer, because the driver sends typed literals.
-PARAMETER_TYPES = {"now": "timestamptz", "first": "interval"}
+PARAMETER_TYPES = {"now": "timestamptz", "first": "interval", "first_day": "date", "last_day": "date"}
 CAMEL_CASE_LABEL = re.compile(r'\bAS "[a-z]+[A-Z]\w*"')
 STATEMENT_CLASSES = ("Prepared", "Statement")
 DEFINITIONS = (ast.ClassDef, ast.FunctionDef)

@@ -85,6 +85,7 @@ def test_every_module_that_registers_tasks_is_imported() -> None:
 def test_dispatcher_has_a_handler_for_each_stored_topic() -> None:
     assert sorted(dispatcher.HANDLERS) == [
         "alert.send",
+        "assistant.thread-summary-due",
         "campus.renamed",
         "chat.repeated-blocks",
         "favorites.product-changed",

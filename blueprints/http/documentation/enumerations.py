@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from marketplace.alerts import kinds as alert_kinds, queries as alert_queries
 from marketplace.analytics import report
 from marketplace.applications import slugs, states as application_states
+from marketplace.assistant import threads as assistant_threads
 from marketplace.cart import queries as cart
 from marketplace.catalog import states as catalog_states
 from marketplace.catalog.browse import listing, vendor_inventory
@@ -102,6 +103,8 @@ _WORDS: dict[str, Iterable[str]] = {
     "RulingState": rulings.RULING_STATES,
     "ReturnStatus": dispute_states.RETURN_STATUSES,
     "ThreadRole": ("user", "assistant"),
+    "FlagReason": assistant_threads.FLAG_REASONS,
+    "AssistantPurpose": ("conversation", "session_title", "support_reply", "thread_summary"),
     "SourceKind": ("ticket", "order", "policy"),
     "EvidenceKind": evidence_files.KINDS,
     "EvidenceType": evidence_files.CONTENT_TYPES,

@@ -43,7 +43,13 @@ _HEADERS: dict[str, tuple[str, dict[str, Any]]] = {
     "ETag": (texts.HEADER_ETAG, {"type": "string"}),
     "Cache-Control": (texts.HEADER_CACHE_CONTROL, {"type": "string"}),
     "X-Cache-Lookup": (texts.HEADER_CACHE_LOOKUP, {"type": "string", "const": "HIT"}),
+    "X-Thread-ID": (texts.HEADER_THREAD, {"type": "string", "format": "uuid"}),
     TRUNCATED_HEADER: (texts.HEADER_TRUNCATED, {"type": "string", "const": "true"}),
+}
+# Before OpenAPI 3.2, the schema of a stream describes an event.
+_EVENT = {
+    "type": "object",
+    "properties": {name: {"type": "string"} for name in ("id", "event", "data")},
 }
 # Absent from some responses of a route.
 _OPTIONAL_HEADERS = frozenset({"X-Cache-Lookup", TRUNCATED_HEADER})
@@ -253,7 +259,7 @@ class ResponseDescriber:
         if contract.plain:
             content["text/plain"] = {"schema": {"type": "string"}}
         if contract.event_stream:
-            content["text/event-stream"] = {"schema": {"type": "string"}}
+            content["text/event-stream"] = {"schema": _EVENT}
         if contract.csv:
             content["text/csv"] = {"schema": {"type": "string"}}
         if contract.pdf:
@@ -263,6 +269,7 @@ class ResponseDescriber:
             *(("ETag", "Cache-Control") if contract.cache_seconds else ()),
             *(("X-Cache-Lookup",) if contract.idempotency is not Idempotency.NONE else ()),
             *((TRUNCATED_HEADER,) if contract.csv else ()),
+            *contract.headers,
         ]
         return {
             "description": texts.SUCCESS[contract.status],

@@ -21,6 +21,7 @@ HEADER_RETRY_AFTER_IN_PROGRESS = (
 HEADER_AUTHENTICATE = "How to authenticate: with a bearer token."
 HEADER_ETAG = "A weak entity tag of the data. Send it as `If-None-Match` next time."
 HEADER_CACHE_CONTROL = "The time for which the answer may be kept."
+HEADER_THREAD = "The thread of the answer."
 HEADER_CACHE_LOOKUP = (
     "`HIT` if the answer is the stored answer to an earlier request with the same `Idempotency-Key`."
 )

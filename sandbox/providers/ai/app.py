@@ -13,8 +13,10 @@ from sandbox.providers.ai.context import (
     MAXIMUM_OUTCOMES,
     OUTCOMES,
     WORDS,
+    Call,
     Next,
     Provider,
+    Reply,
     categories_of,
     current_provider,
 )
@@ -145,9 +147,9 @@ def show_completions() -> Response:
 
 @controls.put("/completions")
 def set_completions() -> Response:
-    """Plan outcomes of the next completions, or set the pace of the streams."""
+    """Plan outcomes or replies of the next completions, or set the pace of the streams."""
     body = fields.json_object(request)
-    fields.refuse_unknown(body, known=("outcome", "count", "tokensPerSecond"))
+    fields.refuse_unknown(body, known=("outcome", "count", "tokensPerSecond", "replies"))
     provider = current_provider()
     if "tokensPerSecond" in body:
         provider.tokens_per_second = fields.integer(body, "tokensPerSecond", minimum=1, maximum=100_000)
@@ -159,7 +161,26 @@ def set_completions() -> Response:
             raise fields.InvalidFieldError(
                 "count", "Too many outcomes are planned. Send DELETE to drop them."
             )
+    if "replies" in body and not provider.plan_replies(_replies(body["replies"])):
+        raise fields.InvalidFieldError("replies", "Too many replies are planned. Send DELETE to drop them.")
     return show_completions()
+
+
+def _replies(given: object) -> list[Reply]:
+    """Read replies: ``text``, and ``calls`` with ``name`` and ``arguments``.
+
+    :raises InvalidFieldError: the value is not a list of replies
+    """
+    try:
+        return [
+            (
+                str(reply.get("text", "")),
+                [Call(str(call["name"]), dict(call["arguments"])) for call in reply.get("calls", [])],
+            )
+            for reply in given  # type: ignore[attr-defined]
+        ]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise fields.InvalidFieldError("replies", "replies must be a list of {text, calls}") from None
 
 
 @controls.delete("/completions")

@@ -9,8 +9,8 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from sandbox.providers import fields
-from sandbox.providers.ai.context import Provider, current_provider
-from sandbox.providers.ai.intents import Call, answer_text, choose_calls, written_text
+from sandbox.providers.ai.context import Call, Provider, current_provider
+from sandbox.providers.ai.intents import answer_text, choose_calls, written_text
 
 MAXIMUM_BODY_BYTES = 12 * 1_048_576
 _ROLES = ("system", "developer", "user", "assistant", "tool")
@@ -32,7 +32,8 @@ def complete() -> Response:
         return _refuse(planned)
     if planned == "timeout":
         provider.stopping.wait(provider.hang_seconds)
-    text, calls = _respond(messages, _tool_names(body))
+    scripted = provider.take_reply()
+    text, calls = _respond(messages, _tool_names(body)) if scripted is None else scripted
     writer = _Writer(model, sum(len(str(message.get("content"))) for message in messages) // 4)
     if not body.get("stream"):
         return Response(json.dumps(writer.whole(text, calls)), mimetype="application/json")
@@ -69,11 +70,16 @@ def _respond(messages: list[dict[str, Any]], tools: list[str]) -> tuple[str, lis
     written = written_text(instructions, text)
     if written is not None:
         return written, []
-    results = [
-        _plain(message.get("content")) for message in messages[last + 1 :] if message["role"] == "tool"
-    ]
-    calls = [] if results else choose_calls(text, tools=tools)
-    return ("" if calls else answer_text(text, results)), calls
+    answered = messages[last + 1 :]
+    rounds = [message for message in answered if message.get("tool_calls")]
+    called = [str(call["function"]["name"]) for message in rounds for call in message["tool_calls"]]
+    results = [_plain(message.get("content")) for message in answered if message["role"] == "tool"]
+    # Results without calls come from a client that keeps only results.
+    is_answer = bool(results and not called)
+    calls = [] if is_answer else choose_calls(text, tools=tools, called=called, results=results)
+    # Only the results of the last round answer the text.
+    latest = results[-len(rounds[-1]["tool_calls"]) :] if rounds else results
+    return ("" if calls else answer_text(text, latest)), calls
 
 
 def _plain(content: Any) -> str:

@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -28,6 +28,18 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "violence": ("beat him up for you", "i will kill"),
     "illicit": ("hack any account", "money doubling"),
 }
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool that the stand-in wants to call, with its arguments."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+# The text and the tool calls of a completion.
+Reply = tuple[str, list[Call]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +68,7 @@ class Provider:
     _calls: int = 0
     tokens_per_second: float = DEFAULT_TOKENS_PER_SECOND
     _completion_outcomes: deque[CompletionOutcome] = field(default_factory=deque)
+    _replies: deque[Reply] = field(default_factory=deque)
     _prompts: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_LATEST))
     _completions: int = 0
     _open_streams: int = 0
@@ -105,6 +118,19 @@ class Provider:
         with self._lock:
             return self._completion_outcomes.popleft() if self._completion_outcomes else None
 
+    def plan_replies(self, replies: Sequence[Reply]) -> bool:
+        """Plan the text and the tool calls of the next completions, and return whether the plan had room."""
+        with self._lock:
+            if len(self._replies) + len(replies) > MAXIMUM_OUTCOMES:
+                return False
+            self._replies.extend(replies)
+            return True
+
+    def take_reply(self) -> Reply | None:
+        """Take the planned reply of the next completion, if any."""
+        with self._lock:
+            return self._replies.popleft() if self._replies else None
+
     def record_prompt(self, body: dict[str, Any]) -> None:
         """Record the body of a completion."""
         with self._lock:
@@ -129,6 +155,7 @@ class Provider:
         """Drop planned outcomes and recorded bodies, and restore the pace."""
         with self._lock:
             self._completion_outcomes.clear()
+            self._replies.clear()
             self._prompts.clear()
             self._completions = 0
             self.tokens_per_second = DEFAULT_TOKENS_PER_SECOND

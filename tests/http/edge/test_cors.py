@@ -117,6 +117,7 @@ def test_allowed_origin_may_read_responses_and_headers(send: Callable[..., Any],
             "Retry-After",
             "X-Cache-Lookup",
             "X-Request-ID",
+            "X-Thread-ID",
         }
         assert "Access-Control-Allow-Credentials" not in response.headers
 

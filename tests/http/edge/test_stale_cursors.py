@@ -13,6 +13,7 @@ from blueprints.http.application import build_app
 from blueprints.http.context import current_context
 from blueprints.http.contract import Contract
 from blueprints.http.fields import CursorQuery, OffsetOrCursorQuery
+from marketplace.assistant.threads import NewThreadMessage, flag_thread, start_turn
 from marketplace.chat.send import MessageContent, send_to_store
 from marketplace.kernel.cursor import encode_cursor
 from marketplace.services import Services
@@ -42,6 +43,7 @@ class Service:
         self._vendor, self._officer = bearer(self._store.user_id), bearer(market.staff("admin"))
         self._conversation_id = self._open_conversation(services)
         self._ticket_id = self._open_ticket(services)
+        self._thread_id = self._flag_thread(services)
         self._product_id, self._campus_id = market.product(self._store), market.campus_id
         with services.database.transaction() as session:
             self._batch_id = staged_batch(session, make_payees(session, 1))
@@ -70,6 +72,15 @@ class Service:
             )
             return ticket.id
 
+    def _flag_thread(self, services: Services) -> UUID:
+        owner, now = self._store.user_id, services.clock()
+        with services.database.transaction() as session:
+            thread_id = start_turn(
+                session, user_id=owner, thread_id=None, messages=[NewThreadMessage("user", "Hello")], now=now
+            ).thread_id
+            flag_thread(session, thread_id=thread_id, user_id=owner, reason="wrong", details=None, now=now)
+            return thread_id
+
     def _record_listing(self, answer: Response) -> Response:
         self._listing = current_context().cursor_listing_key
         return answer
@@ -80,6 +91,7 @@ class Service:
         path = re.sub(r"<uuid:batch_id>", str(self._batch_id), path)
         path = re.sub(r"<uuid:product_id>", str(self._product_id), path)
         path = re.sub(r"<uuid:ticket_id>", str(self._ticket_id), path)
+        path = re.sub(r"<uuid:thread_id>", str(self._thread_id), path)
         path = re.sub(r"<uuid:conversation_id>", str(self._conversation_id), path)
         path = re.sub(r"<string:campus_id>", str(self._campus_id), path)
         roles = contract.access.roles

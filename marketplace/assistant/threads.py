@@ -1,0 +1,282 @@
+"""Threads: the stored conversations of a person. Private values are replaced before a message is stored."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from sqlalchemy import Select, delete, insert, select, tuple_
+from sqlalchemy.orm import Session
+
+from marketplace.assistant.models import AssistantMessage, AssistantThread
+from marketplace.assistant.privacy import clean, protect
+from marketplace.infra import outbox
+from marketplace.kernel import queues
+from marketplace.kernel.clock import iso
+from marketplace.kernel.errors import found
+from marketplace.kernel.paging import Page, PageRequest, page_of
+
+SUMMARY_DUE_TOPIC = "assistant.thread-summary-due"
+MAX_MESSAGE_LENGTH = 4_000
+# A thread with more messages or characters after its summary is due for the next summary.
+SUMMARY_AFTER_MESSAGES = 24
+SUMMARY_AFTER_CHARACTERS = 16_000
+# If summaries fail for long, the model gets the latest messages only.
+_MAX_HISTORY_MESSAGES = 80
+FLAG_REASONS = ("wrong", "harmful", "privacy", "other")
+Role = Literal["user", "assistant"]
+
+
+@dataclass(frozen=True)
+class NewThreadMessage:
+    """A message of a request. ``pictures`` are data URLs, which are not stored."""
+
+    role: Role
+    content: str
+    pictures: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class StoredMessage:
+    """A message of a thread, without private values."""
+
+    number: int
+    role: str
+    body: str
+    picture_count: int
+    is_complete: bool
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A question that was added to a thread, with the earlier messages.
+
+    :ivar next_number: the number of the answer
+    :ivar summary: the summary of messages before ``history``
+    :ivar new: the messages of this request, without private values
+    """
+
+    thread_id: UUID
+    next_number: int
+    summary: str | None
+    history: Sequence[StoredMessage]
+    new: Sequence[NewThreadMessage]
+
+
+def start_turn(
+    session: Session,
+    *,
+    user_id: UUID,
+    thread_id: UUID | None,
+    messages: Sequence[NewThreadMessage],
+    now: datetime,
+) -> Turn:
+    """Add the messages of a request to a thread, or to a new thread.
+
+    An existing thread has the earlier messages already. Of the request, only the messages after the last message of
+    the assistant are new.
+
+    :raises NotFoundError: the thread does not exist, or belongs to another person
+    """
+    if thread_id is None:
+        thread = AssistantThread(user_id=user_id, last_message_at=now, created_at=now, message_count=0)
+        session.add(thread)
+        session.flush()
+        history: Sequence[StoredMessage] = ()
+    else:
+        thread = _lock_thread(session, thread_id=thread_id, user_id=user_id)
+        messages = _messages_after_answer(messages)
+        history = list_history(session, thread=thread)
+    new = [
+        NewThreadMessage(
+            message.role, clean(message.content, max_length=MAX_MESSAGE_LENGTH), message.pictures
+        )
+        for message in messages
+    ]
+    first = thread.message_count + 1
+    session.execute(
+        insert(AssistantMessage),
+        [
+            {
+                "thread_id": thread.id,
+                "number": first + position,
+                "role": message.role,
+                "body": message.content,
+                "picture_count": len(message.pictures),
+                "is_complete": True,
+                "created_at": now,
+            }
+            for position, message in enumerate(new)
+        ],
+    )
+    thread.message_count += len(new)
+    thread.last_message_at = now
+    return Turn(thread.id, thread.message_count + 1, thread.thread_summary, history, new)
+
+
+def _messages_after_answer(messages: Sequence[NewThreadMessage]) -> Sequence[NewThreadMessage]:
+    last = max((i for i, message in enumerate(messages) if message.role == "assistant"), default=-1)
+    return messages[last + 1 :]
+
+
+def add_answer(
+    session: Session,
+    *,
+    user_id: UUID,
+    thread_id: UUID,
+    number: int,
+    text: str,
+    is_complete: bool,
+    now: datetime,
+) -> None:
+    """Add an answer to a thread, and enqueue a summary of a long thread.
+
+    A deleted thread gets no answer. A repeated call changes nothing.
+
+    :param number: the answer's number in the thread
+    """
+    thread = session.scalar(_own_thread(thread_id, user_id).with_for_update())
+    if thread is None or not text or thread.message_count >= number:
+        return
+    thread.message_count = number
+    thread.last_message_at = now
+    session.add(
+        AssistantMessage(
+            thread_id=thread.id,
+            number=number,
+            role="assistant",
+            body=text,
+            is_complete=is_complete,
+            created_at=now,
+        )
+    )
+    if thread.message_count - thread.summarized_count > SUMMARY_AFTER_MESSAGES or (
+        sum(len(message.body) for message in list_history(session, thread=thread)) > SUMMARY_AFTER_CHARACTERS
+    ):
+        outbox.enqueue(
+            session,
+            queue=queues.AI_MODERATION,
+            topic=SUMMARY_DUE_TOPIC,
+            payload={"threadId": str(thread.id)},
+            due_at=now,
+        )
+
+
+def list_history(session: Session, *, thread: AssistantThread) -> list[StoredMessage]:
+    """List the messages after the summary, oldest first."""
+    rows = session.execute(
+        _select_messages(thread.id)
+        .where(AssistantMessage.number > thread.summarized_count)
+        .order_by(AssistantMessage.number.desc())
+        .limit(_MAX_HISTORY_MESSAGES)
+    )
+    return [StoredMessage(*row) for row in rows][::-1]
+
+
+def list_threads(session: Session, *, user_id: UUID, page: PageRequest) -> Page:
+    """List the threads of a person, the latest message first."""
+    query = select(AssistantThread).where(AssistantThread.user_id == user_id)
+    at, thread_id = page.after("time", "id")
+    if at is not None:
+        query = query.where(tuple_(AssistantThread.last_message_at, AssistantThread.id) < (at, thread_id))
+    rows = session.scalars(
+        query.order_by(AssistantThread.last_message_at.desc(), AssistantThread.id.desc()).limit(
+            page.limit + 1
+        )
+    ).all()
+    return page_of(
+        list(rows),
+        request=page,
+        position_of=lambda thread: [iso(thread.last_message_at), str(thread.id)],
+    )
+
+
+def list_messages(session: Session, *, thread_id: UUID, user_id: UUID, page: PageRequest) -> Page:
+    """List the messages of a person's thread, the latest first.
+
+    :raises NotFoundError: the thread does not exist, or belongs to another person
+    """
+    found(session.scalar(_own_thread(thread_id, user_id)), "Thread not found.")
+    return list_messages_of(session, thread_id=thread_id, page=page)
+
+
+def list_messages_of(session: Session, *, thread_id: UUID, page: PageRequest) -> Page:
+    """List the messages of a thread, the latest first. The caller has checked the rights."""
+    query = _select_messages(thread_id)
+    [before] = page.after("number")
+    if before is not None:
+        query = query.where(AssistantMessage.number < before)
+    rows = session.execute(query.order_by(AssistantMessage.number.desc()).limit(page.limit + 1))
+    return page_of(
+        [StoredMessage(*row) for row in rows],
+        request=page,
+        position_of=lambda message: [message.number],
+    )
+
+
+def read_first_messages(
+    session: Session, *, thread_id: UUID, user_id: UUID, limit: int
+) -> list[StoredMessage]:
+    """Read the first messages of a person's thread.
+
+    :raises NotFoundError: the thread does not exist, or belongs to another person
+    """
+    found(session.scalar(_own_thread(thread_id, user_id)), "Thread not found.")
+    rows = session.execute(_select_messages(thread_id).order_by(AssistantMessage.number).limit(limit))
+    return [StoredMessage(*row) for row in rows]
+
+
+def set_title(session: Session, *, thread_id: UUID, user_id: UUID, title: str) -> None:
+    """Store the title of a person's thread.
+
+    :raises NotFoundError: the thread was deleted
+    """
+    _lock_thread(session, thread_id=thread_id, user_id=user_id).thread_title = title
+
+
+def delete_thread(session: Session, *, thread_id: UUID, user_id: UUID) -> None:
+    """Delete a thread with all messages, also if the thread is flagged.
+
+    :raises NotFoundError: the thread does not exist, or belongs to another person
+    """
+    thread = _lock_thread(session, thread_id=thread_id, user_id=user_id)
+    session.execute(delete(AssistantMessage).where(AssistantMessage.thread_id == thread.id))
+    session.delete(thread)
+
+
+def flag_thread(
+    session: Session,
+    *,
+    thread_id: UUID,
+    user_id: UUID,
+    reason: str,
+    details: str | None,
+    now: datetime,
+) -> AssistantThread:
+    """Flag a thread for the staff, who then may read its messages. A later flag replaces an earlier one.
+
+    :param reason: one of ``FLAG_REASONS``
+    :raises NotFoundError: the thread does not exist, or belongs to another person
+    """
+    thread = _lock_thread(session, thread_id=thread_id, user_id=user_id)
+    thread.flagged_at = now
+    thread.flag_reason = reason
+    thread.flag_details = protect(details) if details else None
+    thread.reviewed_at = thread.reviewed_by_id = None
+    return thread
+
+
+def _lock_thread(session: Session, *, thread_id: UUID, user_id: UUID) -> AssistantThread:
+    return found(session.scalar(_own_thread(thread_id, user_id).with_for_update()), "Thread not found.")
+
+
+def _own_thread(thread_id: UUID, user_id: UUID) -> Select[AssistantThread]:
+    return select(AssistantThread).where(AssistantThread.id == thread_id, AssistantThread.user_id == user_id)
+
+
+def _select_messages(thread_id: UUID) -> Select[*tuple[Any, ...]]:
+    return select(*(getattr(AssistantMessage, name) for name in StoredMessage.__dataclass_fields__)).where(
+        AssistantMessage.thread_id == thread_id
+    )
