@@ -202,9 +202,12 @@ class Answer:
             if name:
                 sent_at = time.monotonic()
                 event = self._number(name, data)
-                yield event
                 if event.is_final:
+                    # The client may ask the next question as soon as this event arrives.
+                    self.close()
+                    yield event
                     return
+                yield event
             elif self._is_reader_gone():
                 return
             elif time.monotonic() - sent_at >= KEEP_ALIVE_SECONDS:

@@ -87,7 +87,7 @@ def _propose_ticket(context: ToolContext, arguments: dict[str, Any]) -> Proposal
 
 def _propose_dispute(context: ToolContext, arguments: dict[str, Any]) -> Proposal:
     order = _fetch_own_order(context, arguments["orderId"])
-    if states.DISPUTE not in order.next_actions:
+    if not states.ORDER.allows(order.status, states.DISPUTE):
         raise CannotProposeError(texts.CANNOT_DISPUTE.format(number=order.number))
     names = ("reason", "description", "desiredOutcome", "claimedMinor")
     body = {"orderId": str(order.id), **{name: arguments[name] for name in names if name in arguments}}

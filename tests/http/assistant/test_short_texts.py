@@ -1,7 +1,6 @@
-"""The assistant over HTTP: titles, suggested replies, budget, kill switch, and the data that reaches the provider."""
+"""Titles and suggested replies over HTTP: budget, kill switch, and the data that reaches the provider."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -9,79 +8,23 @@ from uuid import UUID, uuid4
 import pytest
 import requests
 from flask import Flask
-from flask.testing import FlaskClient
-from sqlalchemy import select
 
-from blueprints.areas import AREAS
-from marketplace.assistant.models import AssistantUsage
 from marketplace.assistant.policies import policies_for, read_policy
 from marketplace.assistant.titles import ThreadMessage, shape_title
 from marketplace.audit.operations import Act
-from marketplace.infra.db import Database
 from marketplace.platform.features import ASSISTANT, feature_setting_key
 from marketplace.platform.models import PlatformSetting
-from marketplace.services import Services
 from marketplace.support import staff as support_staff
 from marketplace.support.severity import CATEGORIES
 from marketplace.support.tickets import open_ticket
-from tests.support.checked_client import checked_app
+from tests.support.assistant import Desk
 from tests.support.gateway import MovableClock
-from tests.support.market import Bearer
-from tests.support.probes import assert_problem, changed, faults
+from tests.support.probes import assert_problem, faults
 from tests.support.purchases import NOW, make_person, make_shop, paid_order
 
 TITLE = "/api/assistant/session-title"
 REPLY = "/api/assistant/support-reply"
 MESSAGES = [{"role": "user", "content": "I need a reading lamp for my room."}]
-DAILY_TOKENS = 1_000
-
-
-@dataclass
-class Desk:
-    """A client of the assistant, and the control of the stand-in."""
-
-    client: FlaskClient
-    database: Database
-    bearer: Bearer
-    controls: str
-
-    def person(self, **columns: Any) -> UUID:
-        return self.database.in_transaction(make_person, **columns).id
-
-    def post(self, path: str, user_id: UUID | None, body: Any) -> Any:
-        headers = self.bearer(user_id) if user_id else {}
-        return self.client.post(path, json=body, headers=headers)
-
-    def prompts(self) -> list[Any]:
-        data: list[Any] = requests.get(self.controls, timeout=10).json()["data"]["prompts"]
-        return data
-
-    def usage(self, user_id: UUID) -> dict[str, tuple[int, bool]]:
-        """Return calls by purpose, and whether tokens were counted."""
-        with self.database.reading() as session:
-            rows = session.scalars(select(AssistantUsage).where(AssistantUsage.user_id == user_id)).all()
-        return {row.purpose: (row.calls, min(row.prompt_tokens, row.completion_tokens) > 0) for row in rows}
-
-
-@pytest.fixture(scope="module")
-def app(paying_services: Services, gateway_server: Any) -> Flask:
-    from marketplace.providers.language_model import make_language_model
-
-    services = changed(paying_services, assistant_daily_budget=DAILY_TOKENS)
-    url = gateway_server.server.ai_url
-    with_url = changed(services, assistant_url=url)
-    return checked_app(changed(with_url, language_model=make_language_model(with_url.settings)), AREAS)
-
-
-@pytest.fixture
-def desk(
-    app: Flask, database: Database, bearer: Bearer, clock: MovableClock, gateway_server: Any
-) -> Iterator[Desk]:
-    assert clock.now == NOW
-    controls = f"{gateway_server.server.ai_url}/sandbox/completions"
-    requests.delete(controls, timeout=10)
-    yield Desk(app.test_client(), database, bearer, controls)
-    requests.delete(controls, timeout=10)
 
 
 class TestTitles:
@@ -187,7 +130,13 @@ class TestReplies:
 
 
 class TestLimits:
-    def test_budget_ends_and_is_full_again_the_next_day(self, desk: Desk, clock: MovableClock) -> None:
+    def test_budget_ends_and_is_full_again_the_next_day(
+        self,
+        make_assistant_app: Callable[..., Flask],
+        make_desk: Callable[[Flask], Desk],
+        clock: MovableClock,
+    ) -> None:
+        desk = make_desk(make_assistant_app(assistant_daily_budget=1_000))
         person = desk.person()
         long = [{"role": "user", "content": "I need a lamp. " * 250}]
         for _ in range(5):
