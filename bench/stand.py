@@ -47,7 +47,7 @@ class Stand:
         self._floors_file = directory / "floors.json"
         names = (
             *("database", "cache", "web", "waiting", "floors", "providers"),
-            *("charging", "slow", "slow-gateway", "proxy"),
+            *("charging", "slow", "slow-gateway", "proxy", "model"),
         )
         reservation = reserve_ports(names, first=_FIRST_PORT, remembered={})
         self.ports = reservation.ports
@@ -160,6 +160,17 @@ class Stand:
         self._serve("waiting", "gunicorn.conf.py", "wsgi:app", **gevent)
         slow = f"http://{HOST}:{self.ports['slow-gateway']}/gateway"
         self._serve("slow", "gunicorn.conf.py", "wsgi:app", **gevent, GATEWAY_URL=slow)
+
+    def start_model(self, *, tokens: int, tokens_per_second: float) -> None:
+        """Start a language model with answers of equal length and pace."""
+        arguments = (str(self.ports["model"]), str(tokens), str(tokens_per_second))
+        self._launch("model", "-m", "bench.paced_model", *arguments)
+
+    def start_assistant(self) -> None:
+        """Start a gevent worker of the application with that language model."""
+        model = f"http://{HOST}:{self.ports['model']}/v1"
+        gevent = {"WORKER_CLASS": "gevent", "WEB_CONCURRENCY": "1", "DATABASE_POOL_SIZE": "10"}
+        self._serve("waiting", "gunicorn.conf.py", "wsgi:app", **gevent, ASSISTANT_URL=model)
 
     def start_providers(self, **more: str) -> None:
         """Start the sandbox's providers.

@@ -22,9 +22,8 @@ _TEMPLATE_MARKERS = re.compile(
 _INVISIBLE = ("Cf", "Cc", "Co", "Cs", "Cn")
 # Joiners within emoji and scripts stay.
 _VISIBLE_FORMATS = "\u200c\u200d"
-# A text ends here before a run of words that can still become a private value.
-_OPEN_END = re.compile(r"(?<!\S)(?:(?=\S*?[\d@+(:=])\S++\s++)*+\S*+\Z")
-_NUMBERS = re.compile(r"\d[\d\s-]*")
+# Words at the end of a text that can still become a private value. A word of letters cannot.
+_OPEN_END = re.compile(r"(?<!\S)(?:(?=\S*?[\d@+(:=_])\S++(?:\s++|\Z))++\Z")
 _MAX_HELD_LENGTH = 400
 _CONTEXT_LENGTH = 120
 
@@ -93,11 +92,21 @@ class ProtectedText:
     def _release(self, ready: str) -> str:
         if not ready:
             return ""
-        protected = protect(self._context + ready)
+        whole = self._context + ready
+        protected = protect(whole)
         if protected.startswith(self._context):
             released = protected[len(self._context) :]
         else:
             # A private value began in the text that has left, for example with its name.
-            released = _NUMBERS.sub(MARKER, protect(ready))
+            released = f"{MARKER}{_common_end(protected, protect(ready))}"
         self._context = (self._context + released)[-_CONTEXT_LENGTH:]
         return released
+
+
+def _common_end(first: str, second: str) -> str:
+    length = 0
+    for one, other in zip(reversed(first), reversed(second), strict=False):
+        if one != other:
+            break
+        length += 1
+    return second[len(second) - length :]

@@ -44,7 +44,7 @@ class TestThreads:
         first = desk.get(THREADS, person, limit=2).json
         assert [row["id"] for row in first["data"]] == [made[0], made[2]]
         assert first["data"][0]["messageCount"] == 4
-        rest = desk.get(THREADS, person, limit=2, cursor=first["meta"]["pagination"]["nextCursor"]).json
+        rest = desk.get(THREADS, person, limit=2, cursor=first["meta"]["next_cursor"]).json
         assert [row["id"] for row in rest["data"]] == [made[1]]
         assert desk.get(THREADS, desk.person()).json["data"] == []
 
@@ -201,7 +201,7 @@ class TestStaff:
             officer,
             **period,
             limit=1,
-            cursor=people["meta"]["pagination"]["nextCursor"],
+            cursor=people["meta"]["next_cursor"],
         ).json
         rows = people["data"] + rest["data"]
         assert {person["userId"] for person in rows} == {str(first), str(second)}
