@@ -29,7 +29,7 @@ from bench.stand import Stand
 from sandbox.ports import HOST
 
 TOKENS_PER_SECOND = 10.0
-TOKENS = 60
+TOKENS = 100
 FEW, MANY = 16, 200
 MOST_FEW_MS, MOST_MANY_MS, MOST_MEBIBYTES, MOST_SLOWDOWN = 10.0, 40.0, 300.0, 1.10
 _FIRST = re.compile(rb'"text":"([g-pz]{20,}) ?"')

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from sqlalchemy import Select, delete, insert, select, tuple_
+from sqlalchemy import Select, delete, func, insert, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from marketplace.assistant.models import AssistantMessage, AssistantThread
@@ -22,6 +22,8 @@ MAX_MESSAGE_LENGTH = 4_000
 # A thread with more messages or characters after its summary is due for the next summary.
 SUMMARY_AFTER_MESSAGES = 24
 SUMMARY_AFTER_CHARACTERS = 16_000
+# A shorter thread has nothing to summarise, because the latest messages stay.
+_MIN_SUMMARIZED_MESSAGES = 8
 # If summaries fail for long, the model gets the latest messages only.
 _MAX_HISTORY_MESSAGES = 80
 FLAG_REASONS = ("wrong", "harmful", "privacy", "other")
@@ -80,40 +82,42 @@ def start_turn(
 
     :raises NotFoundError: the thread does not exist, or belongs to another person
     """
-    if thread_id is None:
-        thread = AssistantThread(user_id=user_id, last_message_at=now, created_at=now, message_count=0)
-        session.add(thread)
-        session.flush()
-        history: Sequence[StoredMessage] = ()
-    else:
-        thread = _lock_thread(session, thread_id=thread_id, user_id=user_id)
+    if thread_id is not None:
         messages = _messages_after_answer(messages)
-        history = list_history(session, thread=thread)
     new = [
         NewThreadMessage(
             message.role, clean(message.content, max_length=MAX_MESSAGE_LENGTH), message.pictures
         )
         for message in messages
     ]
-    first = thread.message_count + 1
+    history: Sequence[StoredMessage] = ()
+    counted, summary = 0, None
+    if thread_id is None:
+        values = {"user_id": user_id, "message_count": len(new), "last_message_at": now, "created_at": now}
+        thread_id = session.execute(
+            insert(AssistantThread).values(values).returning(AssistantThread.id)
+        ).scalar_one()
+    else:
+        thread = _lock_thread(session, thread_id=thread_id, user_id=user_id)
+        counted, summary = thread.message_count, thread.thread_summary
+        history = list_history(session, thread=thread)
+        thread.message_count += len(new)
+        thread.last_message_at = now
     session.execute(
         insert(AssistantMessage),
         [
             {
-                "thread_id": thread.id,
-                "number": first + position,
+                "thread_id": thread_id,
+                "number": counted + position,
                 "role": message.role,
                 "body": message.content,
                 "picture_count": len(message.pictures),
-                "is_complete": True,
                 "created_at": now,
             }
-            for position, message in enumerate(new)
+            for position, message in enumerate(new, 1)
         ],
     )
-    thread.message_count += len(new)
-    thread.last_message_at = now
-    return Turn(thread.id, thread.message_count + 1, thread.thread_summary, history, new)
+    return Turn(thread_id, counted + len(new) + 1, summary, history, new)
 
 
 def _messages_after_answer(messages: Sequence[NewThreadMessage]) -> Sequence[NewThreadMessage]:
@@ -137,14 +141,24 @@ def add_answer(
 
     :param number: the answer's number in the thread
     """
-    thread = session.scalar(_own_thread(thread_id, user_id).with_for_update())
-    if thread is None or not text or thread.message_count >= number:
+    if not text:
         return
-    thread.message_count = number
-    thread.last_message_at = now
-    session.add(
-        AssistantMessage(
-            thread_id=thread.id,
+    # The condition on the count also makes a repeated call harmless.
+    counted = session.execute(
+        update(AssistantThread)
+        .where(
+            AssistantThread.id == thread_id,
+            AssistantThread.user_id == user_id,
+            AssistantThread.message_count == number - 1,
+        )
+        .values(message_count=number, last_message_at=now)
+        .returning(AssistantThread.summarized_count)
+    ).scalar_one_or_none()
+    if counted is None:
+        return
+    session.execute(
+        insert(AssistantMessage).values(
+            thread_id=thread_id,
             number=number,
             role="assistant",
             body=text,
@@ -152,16 +166,27 @@ def add_answer(
             created_at=now,
         )
     )
-    if thread.message_count - thread.summarized_count > SUMMARY_AFTER_MESSAGES or (
-        sum(len(message.body) for message in list_history(session, thread=thread)) > SUMMARY_AFTER_CHARACTERS
-    ):
+    if _is_summary_due(session, thread_id, counted=counted, number=number):
         outbox.enqueue(
             session,
             queue=queues.AI_MODERATION,
             topic=SUMMARY_DUE_TOPIC,
-            payload={"threadId": str(thread.id)},
+            payload={"threadId": str(thread_id)},
             due_at=now,
         )
+
+
+def _is_summary_due(session: Session, thread_id: UUID, *, counted: int, number: int) -> bool:
+    if number - counted > SUMMARY_AFTER_MESSAGES:
+        return True
+    if number - counted <= _MIN_SUMMARIZED_MESSAGES:
+        return False
+    length = session.scalar(
+        select(func.sum(func.length(AssistantMessage.body))).where(
+            AssistantMessage.thread_id == thread_id, AssistantMessage.number > counted
+        )
+    )
+    return bool(length and length > SUMMARY_AFTER_CHARACTERS)
 
 
 def list_history(session: Session, *, thread: AssistantThread) -> list[StoredMessage]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol
 
+import orjson
 import structlog
 
 from marketplace.infra.settings import Settings
@@ -114,16 +115,20 @@ class OpenAiCompatibleModel:
         :raises ProviderRefusedError: the provider refused the request, for example because of the key
         :raises ProviderUnavailableError: no valid response in time
         """
-        options: dict[str, Any] = {"tools": list(tools)} if tools else {}
+        body: dict[str, Any] = {"messages": list(messages)}
+        if tools:
+            body["tools"] = list(tools)
         with _provider_errors():
-            response = self._client.chat.completions.create(
+            # The library would check messages and tools against its types, which takes longer than our own work. The
+            # same holds for the pieces of the answer, so the response is read as lines.
+            response = self._client.chat.completions.with_streaming_response.create(
                 model=self._settings.assistant_model,
-                messages=list(messages),
+                messages=[],
+                extra_body=body,
                 max_tokens=max_tokens,
                 stream=True,
                 stream_options={"include_usage": True},
-                **options,
-            )
+            ).__enter__()
         return OpenAiStream(response)
 
 
@@ -131,6 +136,7 @@ class OpenAiStream:
     """A streamed answer of an OpenAI-compatible API."""
 
     def __init__(self, response: Any) -> None:
+        """Wrap the library's response, which is open."""
         self._response = response
 
     def __iter__(self) -> Iterator[TextDelta | Completion]:
@@ -140,21 +146,19 @@ class OpenAiStream:
         """
         calls: dict[int, _PartialCall] = {}
         finish_reason: str | None = None
-        usage: Any = None
-        chunks = iter(self._response)
+        usage: dict[str, Any] = {}
+        chunks = _read_chunks(self._response)
         while True:
             with _provider_errors():
                 chunk = next(chunks, None)
                 if chunk is None:
                     break
-                usage = getattr(chunk, "usage", None) or usage
-                choice = chunk.choices[0] if chunk.choices else None
-                delta = choice.delta if choice is not None else None
-                text = str(delta.content) if delta is not None and delta.content else ""
-                if choice is not None:
-                    finish_reason = choice.finish_reason or finish_reason
-                if delta is not None:
-                    _collect(calls, delta.tool_calls or ())
+                usage = chunk.get("usage") or usage
+                choice = chunk["choices"][0] if chunk["choices"] else {}
+                delta = choice.get("delta") or {}
+                finish_reason = choice.get("finish_reason") or finish_reason
+                text = str(delta.get("content") or "")
+                _collect(calls, delta.get("tool_calls") or ())
             if text:
                 yield TextDelta(text)
         if finish_reason is None:
@@ -162,8 +166,8 @@ class OpenAiStream:
             raise _unavailable("ended early")
         yield Completion(
             [part.whole() for _, part in sorted(calls.items())],
-            getattr(usage, "prompt_tokens", None),
-            getattr(usage, "completion_tokens", None),
+            usage.get("prompt_tokens"),
+            usage.get("completion_tokens"),
             is_cut=finish_reason == "length",
         )
 
@@ -186,13 +190,29 @@ class _PartialCall:
         return ToolCall(self.id, self.name, self.arguments or "{}")
 
 
-def _collect(calls: dict[int, _PartialCall], pieces: Sequence[Any]) -> None:
+def _read_chunks(response: Any) -> Iterator[dict[str, Any]]:
+    """Yield the objects of the server-sent events, until ``[DONE]``."""
+    for line in response.iter_lines():
+        name, _, value = line.partition(":")
+        if name != "data":
+            continue
+        content = value.strip()
+        if content == "[DONE]":
+            return
+        chunk = orjson.loads(content)
+        if "error" in chunk:
+            raise _unavailable("error within the answer")
+        yield chunk
+
+
+def _collect(calls: dict[int, _PartialCall], pieces: Sequence[dict[str, Any]]) -> None:
     for piece in pieces:
-        part = calls.setdefault(piece.index, _PartialCall())
-        part.id = piece.id or part.id
-        if piece.function is not None:
-            part.name += piece.function.name or ""
-            part.arguments += piece.function.arguments or ""
+        # Some local servers send whole calls without an index.
+        part = calls.setdefault(piece.get("index", len(calls)), _PartialCall())
+        function = piece.get("function") or {}
+        part.id = piece.get("id") or part.id
+        part.name += function.get("name") or ""
+        part.arguments += function.get("arguments") or ""
         if len(calls) > _MAX_TOOL_CALLS or len(part.arguments) > _MAX_ARGUMENT_LENGTH:
             raise _unavailable("tool calls too long")
 
