@@ -5,15 +5,17 @@ time of the model itself does not count (``python -m bench.assistant_streams``).
 """
 
 import logging
+import multiprocessing
 import re
 import selectors
 import socket
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import click
@@ -35,9 +37,10 @@ MOST_FEW_MS, MOST_MANY_MS, MOST_MEBIBYTES, MOST_SLOWDOWN = 10.0, 40.0, 300.0, 1.
 _FIRST = re.compile(rb'"text":"([g-pz]{20,}) ?"')
 _END = b"0\r\n\r\n"
 _SETTLE_SECONDS = 8.0
+_DRAIN_SECONDS = 0.25
 
 
-@dataclass
+@dataclass(eq=False)
 class _Open:
     """An open stream: when the request left, and what arrived until the first token."""
 
@@ -49,40 +52,45 @@ class _Open:
     tail: bytes = b""
 
 
-class _Readers(threading.Thread):
+class _Reader:
     """Keeps a number of streams open: each that ends is replaced by the next question of the person."""
 
-    def __init__(self, port: int, tokens: Sequence[str]) -> None:
-        super().__init__(daemon=True)
-        self.port = port
-        self.tokens = tokens
+    def __init__(self, port: int, tokens: Sequence[str], counting: Event, stopping: Event) -> None:
+        self._port = port
+        self._tokens = tokens
+        self._counting = counting
+        self._stopping = stopping
         self.shares_ms: list[float] = []
         self.errors: list[str] = []
-        self.is_counting = False
-        self.is_stopping = False
+        # The streams that wait for the first token. Later tokens are read from time to time, as by other machines.
         self._selector = selectors.DefaultSelector()
+        self._measured: set[_Open] = set()
 
     def run(self) -> None:
-        """Open the streams one after the other, and read until ``is_stopping``."""
-        pause = TOKENS / TOKENS_PER_SECOND / len(self.tokens)
-        due = time.monotonic()
-        waiting = list(range(len(self.tokens)))
-        while not self.is_stopping:
+        """Open the streams one after the other, and read until the end."""
+        pause = TOKENS / TOKENS_PER_SECOND / len(self._tokens)
+        due = drained_at = time.monotonic()
+        waiting = list(range(len(self._tokens)))
+        while not self._stopping.is_set():
             if waiting and time.monotonic() >= due:
                 due += pause
                 self._open(waiting.pop())
             for key, _ in self._selector.select(0.002):
                 if self._read(key.data):
                     waiting.insert(0, key.data.person)
-        for key in list(self._selector.get_map().values()):
-            key.data.connection.close()
+            if time.monotonic() >= drained_at + _DRAIN_SECONDS:
+                drained_at = time.monotonic()
+                for stream in [stream for stream in self._measured if self._read(stream)]:
+                    waiting.insert(0, stream.person)
+        for stream in (*self._measured, *(key.data for key in self._selector.get_map().values())):
+            stream.connection.close()
 
     def _open(self, person: int) -> None:
-        connection = socket.create_connection((HOST, self.port), timeout=10)
+        connection = socket.create_connection((HOST, self._port), timeout=10)
         body = b'{"messages":[{"role":"user","content":"I need a reading lamp for my room."}]}'
         head = (
             "POST /api/assistant/stream HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\nAuthorization: Bearer {self.tokens[person]}\r\n\r\n"
+            f"Content-Length: {len(body)}\r\nAuthorization: Bearer {self._tokens[person]}\r\n\r\n"
         )
         sent_at = time.perf_counter_ns()
         connection.sendall(head.encode() + body)
@@ -91,49 +99,85 @@ class _Readers(threading.Thread):
 
     def _read(self, stream: _Open) -> bool:
         """Read what arrived, and return whether the stream ended."""
-        content = stream.connection.recv(64 * 1024)
+        try:
+            content = stream.connection.recv(64 * 1024)
+        except BlockingIOError:
+            return False
         arrived = time.perf_counter_ns()
         if not stream.is_measured:
             stream.head += content
             first = _FIRST.search(stream.head)
             if first is not None:
                 stream.is_measured = True
+                self._selector.unregister(stream.connection)
+                self._measured.add(stream)
                 received, began = decode_times(first[1].decode())
-                if self.is_counting:
+                if self._counting.is_set():
                     self.shares_ms.append((received - stream.sent_at + arrived - began) / 1e6)
             elif b"event: error" in stream.head or not stream.head.startswith(b"HTTP/1.1 200"):
                 self.errors.append(stream.head[-300:].decode(errors="replace"))
         stream.tail = (stream.tail + content)[-8:]
         if content and not stream.tail.endswith(_END):
             return False
-        self._selector.unregister(stream.connection)
+        if stream.is_measured:
+            self._measured.discard(stream)
+        else:
+            self._selector.unregister(stream.connection)
         stream.connection.close()
         return True
 
 
+def _read_streams(
+    port: int,
+    tokens: Sequence[str],
+    counting: Event,
+    stopping: Event,
+    result: "Queue[tuple[list[float], list[str]]]",
+) -> None:
+    """Keep streams open in a process of their own, which does not delay the requests of the API's load."""
+    reader = _Reader(port, tokens, counting, stopping)
+    reader.run()
+    result.put((reader.shares_ms, reader.errors))
+
+
 @dataclass(frozen=True)
 class Figures:
-    """The figures of a run with a number of open streams."""
+    """Our shares of the times to first tokens, and the memory of the process."""
 
     shares_ms: list[float]
     mebibytes: float
+    meanwhile_ms: float = 0.0
 
 
 def run_streams(
-    stand: Stand, people: int, *, first: int, seconds: float, tell: Callable[[str], None]
-) -> tuple[_Readers, Figures]:
-    """Keep streams open for a time, and return the readers, which still run, and the figures."""
+    stand: Stand,
+    people: int,
+    *,
+    first: int,
+    seconds: float,
+    tell: Callable[[str], None],
+    meanwhile: Callable[[], float] = lambda: 0.0,
+) -> Figures:
+    """Keep streams open, count first tokens for a time, then measure something else meanwhile."""
     tokens = [stand.identity.token(row_id("buyer", first + number)) for number in range(people)]
-    readers = _Readers(stand.ports["waiting"], tokens)
-    readers.start()
+    context = multiprocessing.get_context("spawn")
+    counting, stopping, result = context.Event(), context.Event(), context.Queue()
+    arguments = (stand.ports["waiting"], tokens, counting, stopping, result)
+    process = context.Process(target=_read_streams, args=arguments, daemon=True)
+    process.start()
     tell(f"opening {people} streams")
     time.sleep(TOKENS / TOKENS_PER_SECOND + _SETTLE_SECONDS)
-    readers.is_counting = True
+    counting.set()
     time.sleep(seconds)
-    readers.is_counting = False
-    if readers.errors:
-        raise click.ClickException(f"{len(readers.errors)} streams failed, such as: {readers.errors[0]}")
-    return readers, Figures(list(readers.shares_ms), _proportional_mebibytes(stand.process_id("waiting")))
+    counting.clear()
+    measured = meanwhile()
+    mebibytes = _proportional_mebibytes(stand.process_id("waiting"))
+    stopping.set()
+    shares_ms, errors = result.get(timeout=30)
+    process.join()
+    if errors:
+        raise click.ClickException(f"{len(errors)} streams failed, such as: {errors[0]}")
+    return Figures(shares_ms, mebibytes, measured)
 
 
 def _proportional_mebibytes(process_id: int) -> float:
@@ -178,20 +222,18 @@ def main(*, seconds: float, per_second: float, rounds: int) -> None:
         stand.start_model(tokens=TOKENS, tokens_per_second=TOKENS_PER_SECOND)
         stand.start_web()
         stand.start_assistant()
-        readers, few = run_streams(stand, FEW, first=0, seconds=seconds, tell=tell)
-        readers.is_stopping = True
-        readers.join()
+        few = run_streams(stand, FEW, first=0, seconds=3 * seconds, tell=tell)
         slowdowns = []
         for number in range(rounds):
-            tell(f"API without streams, round {number + 1}")
-            before = _p95_ms(stand, per_second=per_second, seconds=seconds / 2)
-            readers, many = run_streams(stand, MANY, first=100, seconds=seconds, tell=tell)
-            tell("API with streams")
-            meanwhile = _p95_ms(stand, per_second=per_second, seconds=seconds / 2)
-            readers.is_stopping = True
-            readers.join()
-            slowdowns.append(meanwhile / before)
-            tell(f"p95 {before:.1f} ms without, {meanwhile:.1f} ms with {MANY} streams")
+            tell(f"API without and with streams, round {number + 1}")
+
+            def measure_api() -> float:
+                return _p95_ms(stand, per_second=per_second, seconds=seconds)
+
+            before = measure_api()
+            many = run_streams(stand, MANY, first=100, seconds=seconds, tell=tell, meanwhile=measure_api)
+            slowdowns.append(many.meanwhile_ms / before)
+            tell(f"p95 {before:.1f} ms without, {many.meanwhile_ms:.1f} ms with {MANY} streams")
     for count, figures, most in ((FEW, few, MOST_FEW_MS), (MANY, many, MOST_MANY_MS)):
         p50, p90 = percentile(figures.shares_ms, 50), percentile(figures.shares_ms, 90)
         click.echo(

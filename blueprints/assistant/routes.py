@@ -177,15 +177,16 @@ def _start_answer(
 
     def save(ended: Generation, is_complete: bool) -> None:
         with services.database.transaction() as session:
-            threads.add_answer(
-                session,
-                user_id=user.id,
-                thread_id=turn.thread_id,
-                number=turn.next_number,
-                text=ended.text,
-                is_complete=is_complete,
-                now=services.clock(),
-            )
+            if ended.text:
+                threads.add_answer(
+                    session,
+                    user_id=user.id,
+                    thread_id=turn.thread_id,
+                    number=turn.next_number,
+                    body=ended.text,
+                    is_complete=is_complete,
+                    now=services.clock(),
+                )
             record_usage(
                 session,
                 user_id=user.id,

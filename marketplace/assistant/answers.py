@@ -35,6 +35,8 @@ RESUME_MILLISECONDS = 60_000
 # Ids of events grow within a thread: those of an answer begin at its number times this.
 IDS_PER_MESSAGE = 10_000
 _POLL_SECONDS = 0.5
+# Events are cached in groups. A process that is killed loses the last group.
+_CACHE_SECONDS = 1.0
 _SLOT_MILLISECONDS = 15_000
 _RENEW_SECONDS = 5.0
 # A model that is faster than the reader waits.
@@ -243,7 +245,7 @@ class Answer:
         event = StreamEvent(self._next_id, name, {"id": self._next_id, **data})
         self._next_id += 1
         self._uncached.append(orjson.dumps([event.id, event.name, event.data]))
-        if event.is_final or time.monotonic() - self._cached_at >= _POLL_SECONDS:
+        if event.is_final or time.monotonic() - self._cached_at >= _CACHE_SECONDS:
             self._flush()
         return event
 

@@ -24,6 +24,8 @@ _INVISIBLE = ("Cf", "Cc", "Co", "Cs", "Cn")
 _VISIBLE_FORMATS = "\u200c\u200d"
 # Words at the end of a text that can still become a private value. A word of letters cannot.
 _OPEN_END = re.compile(r"(?<!\S)(?:(?=\S*?[\d@+(:=_])\S++(?:\s++|\Z))++\Z")
+# A text without these has no private value.
+_HINT = re.compile(r"[\d@+:=_$]|bearer|basic|passphrase|pin|code|key|word|number", re.IGNORECASE)
 _MAX_HELD_LENGTH = 400
 _CONTEXT_LENGTH = 120
 
@@ -93,6 +95,9 @@ class ProtectedText:
         if not ready:
             return ""
         whole = self._context + ready
+        if not _HINT.search(whole):
+            self._context = whole[-_CONTEXT_LENGTH:]
+            return ready
         protected = protect(whole)
         if protected.startswith(self._context):
             released = protected[len(self._context) :]

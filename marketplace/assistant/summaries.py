@@ -41,7 +41,9 @@ def summarize_thread(
         thread = session.get(AssistantThread, thread_id)
         if thread is None or is_opted_out(session, user_id=thread.user_id):
             return None
-        history = list_history(session, thread=thread)[:-KEPT_MESSAGES]
+        history = list_history(
+            session, thread_id=thread_id, after=thread.summarized_count, limit=thread.message_count
+        )[:-KEPT_MESSAGES]
         user_id, earlier, counted = thread.user_id, thread.thread_summary, thread.summarized_count
     if not history:
         return None

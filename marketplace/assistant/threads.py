@@ -6,12 +6,13 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from sqlalchemy import Select, delete, func, insert, select, tuple_, update
+from sqlalchemy import Select, delete, func, select, text, tuple_
 from sqlalchemy.orm import Session
 
 from marketplace.assistant.models import AssistantMessage, AssistantThread
 from marketplace.assistant.privacy import clean, protect
 from marketplace.infra import outbox
+from marketplace.infra.sql.statements import Statement
 from marketplace.kernel import queues
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import found
@@ -52,6 +53,15 @@ class StoredMessage:
 
 
 @dataclass(frozen=True)
+class _ThreadRow:
+    id: UUID
+    earlier_count: int
+    summarized_count: int
+    summary: str | None
+    commit_mode: str
+
+
+@dataclass(frozen=True)
 class Turn:
     """A question that was added to a thread, with the earlier messages.
 
@@ -65,6 +75,44 @@ class Turn:
     summary: str | None
     history: Sequence[StoredMessage]
     new: Sequence[NewThreadMessage]
+
+
+_NEW_MESSAGES_SQL = """unnest(CAST(:roles AS text[]), CAST(:bodies AS text[]), CAST(:pictures AS bigint[]))
+    WITH ORDINALITY AS m (role, body, pictures, position)"""
+# The answer does not wait for the disk: a crash of the database may lose a question.
+_START_THREAD = Statement(
+    text(
+        f"""
+        WITH t AS (
+            INSERT INTO assistant_threads (user_id, message_count, last_message_at, created_at)
+            VALUES (:user_id, :count, :now, :now) RETURNING id
+        ), i AS (
+            INSERT INTO assistant_messages (thread_id, number, role, body, picture_count, created_at)
+            SELECT t.id, m.position, m.role, m.body, m.pictures, :now FROM t, {_NEW_MESSAGES_SQL}
+        )
+        SELECT id, 0 AS earlier_count, 0 AS summarized_count, NULL AS summary,
+            set_config('synchronous_commit', 'off', true) AS commit_mode FROM t
+        """
+    ),
+    row=_ThreadRow,
+)
+_CONTINUE_THREAD = Statement(
+    text(
+        f"""
+        WITH t AS (
+            UPDATE assistant_threads SET message_count = message_count + :count, last_message_at = :now
+            WHERE id = :thread_id AND user_id = :user_id
+            RETURNING id, message_count - :count AS earlier_count, summarized_count, thread_summary AS summary
+        ), i AS (
+            INSERT INTO assistant_messages (thread_id, number, role, body, picture_count, created_at)
+            SELECT t.id, t.earlier_count + m.position, m.role, m.body, m.pictures, :now FROM t, {_NEW_MESSAGES_SQL}
+        )
+        SELECT id, earlier_count, summarized_count, summary,
+            set_config('synchronous_commit', 'off', true) AS commit_mode FROM t
+        """
+    ),
+    row=_ThreadRow,
+)
 
 
 def start_turn(
@@ -82,47 +130,51 @@ def start_turn(
 
     :raises NotFoundError: the thread does not exist, or belongs to another person
     """
-    if thread_id is not None:
-        messages = _messages_after_answer(messages)
     new = [
         NewThreadMessage(
             message.role, clean(message.content, max_length=MAX_MESSAGE_LENGTH), message.pictures
         )
-        for message in messages
+        for message in (messages if thread_id is None else _messages_after_answer(messages))
     ]
-    history: Sequence[StoredMessage] = ()
-    counted, summary = 0, None
+    values = {
+        "user_id": user_id,
+        "count": len(new),
+        "roles": [message.role for message in new],
+        "bodies": [message.content for message in new],
+        "pictures": [len(message.pictures) for message in new],
+        "now": now,
+    }
     if thread_id is None:
-        values = {"user_id": user_id, "message_count": len(new), "last_message_at": now, "created_at": now}
-        thread_id = session.execute(
-            insert(AssistantThread).values(values).returning(AssistantThread.id)
-        ).scalar_one()
+        thread, history = _START_THREAD.one(session, **values), []
     else:
-        thread = _lock_thread(session, thread_id=thread_id, user_id=user_id)
-        counted, summary = thread.message_count, thread.thread_summary
-        history = list_history(session, thread=thread)
-        thread.message_count += len(new)
-        thread.last_message_at = now
-    session.execute(
-        insert(AssistantMessage),
-        [
-            {
-                "thread_id": thread_id,
-                "number": counted + position,
-                "role": message.role,
-                "body": message.content,
-                "picture_count": len(message.pictures),
-                "created_at": now,
-            }
-            for position, message in enumerate(new, 1)
-        ],
-    )
-    return Turn(thread_id, counted + len(new) + 1, summary, history, new)
+        thread = found(_CONTINUE_THREAD.first(session, thread_id=thread_id, **values), "Thread not found.")
+        history = list_history(
+            session, thread_id=thread_id, after=thread.summarized_count, limit=thread.earlier_count
+        )
+    return Turn(thread.id, thread.earlier_count + len(new) + 1, thread.summary, history, new)
 
 
 def _messages_after_answer(messages: Sequence[NewThreadMessage]) -> Sequence[NewThreadMessage]:
     last = max((i for i, message in enumerate(messages) if message.role == "assistant"), default=-1)
     return messages[last + 1 :]
+
+
+# The condition on the count makes a repeated call harmless.
+_ADD_ANSWER = Statement(
+    text(
+        """
+        WITH t AS (
+            UPDATE assistant_threads SET message_count = :number, last_message_at = :now
+            WHERE id = :thread_id AND user_id = :user_id AND message_count = :number - 1
+            RETURNING id, summarized_count
+        ), i AS (
+            INSERT INTO assistant_messages (thread_id, number, role, body, is_complete, created_at)
+            SELECT id, :number, 'assistant', :body, :is_complete, :now FROM t
+        )
+        SELECT summarized_count FROM t
+        """
+    )
+)
 
 
 def add_answer(
@@ -131,7 +183,7 @@ def add_answer(
     user_id: UUID,
     thread_id: UUID,
     number: int,
-    text: str,
+    body: str,
     is_complete: bool,
     now: datetime,
 ) -> None:
@@ -141,31 +193,18 @@ def add_answer(
 
     :param number: the answer's number in the thread
     """
-    if not text:
-        return
-    # The condition on the count also makes a repeated call harmless.
-    counted = session.execute(
-        update(AssistantThread)
-        .where(
-            AssistantThread.id == thread_id,
-            AssistantThread.user_id == user_id,
-            AssistantThread.message_count == number - 1,
-        )
-        .values(message_count=number, last_message_at=now)
-        .returning(AssistantThread.summarized_count)
-    ).scalar_one_or_none()
-    if counted is None:
-        return
-    session.execute(
-        insert(AssistantMessage).values(
-            thread_id=thread_id,
-            number=number,
-            role="assistant",
-            body=text,
-            is_complete=is_complete,
-            created_at=now,
-        )
+    added = _ADD_ANSWER.first(
+        session,
+        user_id=user_id,
+        thread_id=thread_id,
+        number=number,
+        body=body,
+        is_complete=is_complete,
+        now=now,
     )
+    if added is None:
+        return
+    counted = added["summarized_count"]
     if _is_summary_due(session, thread_id, counted=counted, number=number):
         outbox.enqueue(
             session,
@@ -189,11 +228,15 @@ def _is_summary_due(session: Session, thread_id: UUID, *, counted: int, number: 
     return bool(length and length > SUMMARY_AFTER_CHARACTERS)
 
 
-def list_history(session: Session, *, thread: AssistantThread) -> list[StoredMessage]:
-    """List the messages after the summary, oldest first."""
+def list_history(session: Session, *, thread_id: UUID, after: int, limit: int) -> list[StoredMessage]:
+    """List the messages between two numbers, oldest first.
+
+    :param after: the number of the last message in the summary
+    :param limit: the number of the last message
+    """
     rows = session.execute(
-        _select_messages(thread.id)
-        .where(AssistantMessage.number > thread.summarized_count)
+        _select_messages(thread_id)
+        .where(AssistantMessage.number > after, AssistantMessage.number <= limit)
         .order_by(AssistantMessage.number.desc())
         .limit(_MAX_HISTORY_MESSAGES)
     )

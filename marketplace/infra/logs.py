@@ -108,8 +108,9 @@ def _configure(settings: Settings, *, level: int, output: TextIO, factory: Any, 
     root.handlers[:] = [handler]
     root.setLevel(level)
     # Huey logs each task with its arguments at INFO, but the tasks log their own results. The PDF libraries log each
-    # table of a font. Flask-Limiter logs the address or user of each refused request.
-    for name in ("huey", "fontTools", "fpdf", "flask-limiter"):
+    # table of a font. Flask-Limiter logs the address or user of each refused request. The language model's client logs
+    # each call, which our own figures count.
+    for name in ("huey", "fontTools", "fpdf", "flask-limiter", "httpx2"):
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
 
 

@@ -6,6 +6,9 @@ from typing import Any
 import redis
 from redis.connection import AbstractConnection
 
+# A gevent process sends many commands at once. Creating a connection takes longer than a command.
+_MAX_IDLE = 64
+
 
 class LeanRedisClient:
     """A pool of connections. A connection serves one command and its response at a time.
@@ -74,7 +77,7 @@ class LeanRedisClient:
                 return answer
 
     def _keep_idle(self, connection: AbstractConnection) -> None:
-        if len(self._idle) < 16:
+        if len(self._idle) < _MAX_IDLE:
             self._idle.append(connection)
         else:
             connection.disconnect()  # type: ignore[no-untyped-call]

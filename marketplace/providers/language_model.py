@@ -24,6 +24,7 @@ _PROVIDER = "language model"
 # Tool calls and arguments beyond these limits are a fault of the model.
 _MAX_TOOL_CALLS = 16
 _MAX_ARGUMENT_LENGTH = 16_000
+_MAX_LINE_BYTES = 1_048_576
 
 
 class ModelBusyError(ProviderUnavailableError):
@@ -192,17 +193,21 @@ class _PartialCall:
 
 def _read_chunks(response: Any) -> Iterator[dict[str, Any]]:
     """Yield the objects of the server-sent events, until ``[DONE]``."""
-    for line in response.iter_lines():
-        name, _, value = line.partition(":")
-        if name != "data":
-            continue
-        content = value.strip()
-        if content == "[DONE]":
-            return
-        chunk = orjson.loads(content)
-        if "error" in chunk:
-            raise _unavailable("error within the answer")
-        yield chunk
+    rest = b""
+    for received in response.iter_bytes():
+        *lines, rest = (rest + received).split(b"\n")
+        for line in lines:
+            name, _, value = line.partition(b":")
+            if name != b"data":
+                continue
+            if value.strip() == b"[DONE]":
+                return
+            chunk = orjson.loads(value)
+            if "error" in chunk:
+                raise _unavailable("error within the answer")
+            yield chunk
+        if len(rest) > _MAX_LINE_BYTES:
+            raise _unavailable("line too long")
 
 
 def _collect(calls: dict[int, _PartialCall], pieces: Sequence[dict[str, Any]]) -> None:

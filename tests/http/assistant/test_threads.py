@@ -97,7 +97,7 @@ class TestThreads:
                 user_id=person,
                 thread_id=thread_id,
                 number=2,
-                text="Late",
+                body="Late",
                 is_complete=True,
                 now=NOW,
             )
@@ -112,7 +112,7 @@ class TestThreads:
                 user_id=person,
                 thread_id=thread_id,
                 number=2,
-                text="Again",
+                body="Again",
                 is_complete=False,
                 now=NOW,
             )
