@@ -80,7 +80,7 @@ class _Reader:
                     waiting.insert(0, key.data.person)
             if time.monotonic() >= drained_at + _DRAIN_SECONDS:
                 drained_at = time.monotonic()
-                for stream in [stream for stream in self._measured if self._read(stream)]:
+                for stream in [stream for stream in list(self._measured) if self._read(stream)]:
                     waiting.insert(0, stream.person)
         for stream in (*self._measured, *(key.data for key in self._selector.get_map().values())):
             stream.connection.close()
