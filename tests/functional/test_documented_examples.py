@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import requests
 from flask.testing import FlaskClient
 from werkzeug.datastructures import FileStorage
 from werkzeug.test import encode_multipart
 
+from bench.assistant_eval import Evaluation, Question, Reply, collect_reply, evaluate, read_questions
 from blueprints.areas import AREAS, contracts
 from blueprints.http.contract import Contract
 from blueprints.http.fields import snake_case
 from commands.token import fetch_token
 from marketplace.infra.settings import load_settings
 from marketplace.services import Services
+from tests.support.assistant import read_events
 from tests.support.checked_client import checked_app
 from tests.support.installation import start_installation
 from tests.support.sample_images import photo
@@ -116,6 +119,16 @@ class Player:
         )
         return Answer(response.status_code, response.get_data(as_text=True)[:2_000])
 
+    def ask_assistant(self, question: Question) -> Reply:
+        """Ask the assistant as the buyer."""
+        response = self._client.post(
+            "/api/assistant/stream",
+            json={"messages": [{"role": "user", "content": question.text}]},
+            headers={"Authorization": f"Bearer {self._token('buyer')}"},
+        )
+        assert response.status_code == 200, response.text
+        return collect_reply(read_events(response.text))
+
     def _token(self, persona: str) -> str:
         if persona not in self._tokens:
             # Staff act with two factors, which all their routes accept.
@@ -134,13 +147,22 @@ def player(tmp_path_factory: pytest.TempPathFactory, addresses: Addresses) -> It
         installation.ok("seed")
         environment = installation.environment | {"RATE_LIMIT_SCALE": "1000", "LOG_LEVEL": "ERROR"}
         services = Services.from_settings(load_settings(environment), application_name="tests")
+        controls = f"{installation.providers.ai_url}/sandbox/completions"
+        requests.put(controls, json={"tokensPerSecond": 100_000}, timeout=10).raise_for_status()
         yield Player(checked_app(services, AREAS).test_client(), installation.providers.identity_issuer)
         services.database.close()
 
 
 @pytest.fixture(scope="module")
-def answers(player: Player) -> dict[str, Answer]:
+def evaluation(player: Player) -> Evaluation:
+    """The evaluation of the assistant on the demo's data, before the examples change the data."""
+    return evaluate(read_questions(), player.ask_assistant)
+
+
+@pytest.fixture(scope="module")
+def answers(player: Player, evaluation: Evaluation) -> dict[str, Answer]:
     """The answers to all examples: reads first, then creations, then other steps, and deletions last."""
+    assert evaluation.questions
     in_order = sorted(
         _CONTRACTS,
         key=lambda contract: (not is_read(contract), not is_creation(contract), contract.method == "DELETE"),
@@ -172,3 +194,11 @@ def test_examples_cover_reads_creations_and_other_steps(answers: dict[str, Answe
     assert len(answers) == len(_CONTRACTS)
     assert sum(map(is_read, _CONTRACTS)) >= 60
     assert sum(map(is_creation, _CONTRACTS)) >= 15
+
+
+def test_stand_in_answers_the_evaluation(evaluation: Evaluation) -> None:
+    questions = read_questions()
+    assert len(questions) >= 60
+    assert {question.language for question in questions} == {"en", "pcm"}
+    assert [(question.text, fault) for question, fault in evaluation.faults] == []
+    assert evaluation.right == evaluation.questions == len(questions)

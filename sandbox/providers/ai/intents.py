@@ -141,8 +141,8 @@ _RULES = (
         "read_policy",
         lambda text, _items: {"topic": text[:200]},
     ),
-    _Rule(r"\bmy orders?\b|my (package|parcel|goods)|where .*my|wetin i (buy|order)|i don order", "list_my_orders"),
     _Rule(r"\bhubs?\b|pick ?up|where i (fit|go) collect", "list_hubs"),
+    _Rule(r"\bmy orders?\b|my (package|parcel|goods)|where .*my|wetin i (buy|order)|i don order", "list_my_orders"),
     _Rule(r"\bstore\b|\bseller\b|\bvendor\b|who dey sell", "get_store", _store_id, lambda text: _search(
         re.sub(r"\b(store|seller|vendor|who|dey|sell|sells|about|trusted|tell)\b", " ", text, flags=re.IGNORECASE)
     )),
