@@ -307,7 +307,7 @@ def test_open_streams_hold_no_database_connection(assistant: AssistantSite) -> N
     assistant.wait_for(lambda: all(map(assistant.is_free, people)))
 
 
-def test_reader_that_reads_nothing_does_not_stop_others(assistant: AssistantSite) -> None:
+def test_slow_reader_does_not_stop_others(assistant: AssistantSite) -> None:
     slow, quick = assistant.person(), assistant.person()
     assistant.plan(replies=[{"text": f"{'w' * 5_000} " * 180}])
     stalled = open_without_reading(assistant, slow)

@@ -186,7 +186,7 @@ class TestPictures:
         messages = [{"role": "user", "content": "Find this", "images": list(images)}]
         return desk.post(STREAM, desk.person(), {"messages": messages})
 
-    def test_picture_is_made_smaller_and_loses_its_metadata(self, seeing: Desk) -> None:
+    def test_picture_is_made_smaller_without_metadata(self, seeing: Desk) -> None:
         content = io.BytesIO()
         exif = Image.Exif()
         exif[0x010F] = "Camera of Ada"

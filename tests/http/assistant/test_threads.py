@@ -86,7 +86,7 @@ class TestThreads:
         assert [row["role"] for row in stored] == ["user", "assistant"] * 2
         assert "I changed this answer." not in [row["body"] for row in stored]
 
-    def test_answer_that_ends_after_the_deletion_is_dropped(self, desk: Desk) -> None:
+    def test_answer_after_the_deletion_is_dropped(self, desk: Desk) -> None:
         person = desk.person()
         thread_id = UUID(start_thread(desk, person))
         with desk.database.transaction() as session:

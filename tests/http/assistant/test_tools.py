@@ -116,9 +116,7 @@ class TestReadingTools:
 
 
 class TestCalls:
-    def test_calls_of_a_round_run_at_once_and_keep_their_order(
-        self, desk: Desk, shop: Shop, product_id: str
-    ) -> None:
+    def test_calls_of_a_round_run_at_once_in_order(self, desk: Desk, shop: Shop, product_id: str) -> None:
         calls = [
             ("get_product", {"productId": product_id}),
             ("list_my_orders", {}),
@@ -183,7 +181,7 @@ class TestProposals:
         assert request["method"] == "POST"
         return desk.post(request["path"], user_id, request["body"], **request["headers"])
 
-    def test_cart_keeps_its_lines_and_changes_after_the_confirmation(
+    def test_cart_keeps_lines_and_changes_after_the_confirmation(
         self, desk: Desk, shop: Shop, product_id: str, clock: MovableClock
     ) -> None:
         buyer = shop.buyer.id
@@ -263,7 +261,7 @@ class TestProposals:
             assert data_of(events, "proposal") == []
             assert "error" in data_of(events, "tool_result")[0]["result"]
 
-    def test_model_learns_that_the_person_must_confirm(self, desk: Desk, shop: Shop, product_id: str) -> None:
+    def test_model_learns_of_the_confirmation(self, desk: Desk, shop: Shop, product_id: str) -> None:
         self.propose(desk, shop.buyer.id, "propose_add_to_cart", productId=product_id, quantity=1)
         [_, prompt] = desk.prompts()
         assert "must confirm" in prompt["messages"][-1]["content"]
