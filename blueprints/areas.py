@@ -8,6 +8,7 @@ from blueprints.assistant import (
     staff_routes as assistant_administration,
     thread_routes as assistant_threads,
 )
+from blueprints.audit import routes as audit
 from blueprints.background import routes as background
 from blueprints.campuses import routes as campuses
 from blueprints.cart import routes as cart
@@ -85,6 +86,7 @@ AREAS: tuple[ContractBlueprint, ...] = (
     assistant.area,
     assistant_threads.area,
     assistant_administration.area,
+    audit.area,
     reviews.store_area,
     reviews.product_area,
     reviews.author_area,

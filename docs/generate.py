@@ -22,10 +22,12 @@ from marketplace.catalog import states as catalog_states
 from marketplace.infra.settings import Settings, variable_name
 from marketplace.kernel.errors import CATALOG
 from marketplace.kernel.states import StateMachine
+from marketplace.models import metadata
 from marketplace.orders import states as order_states
 from marketplace.payments import states as payment_states
 from marketplace.payouts import states as payout_states
 from marketplace.payouts.batches.detail import RISK_FLAGS
+from marketplace.privacy import register
 from marketplace.proposals import states as proposal_states
 from marketplace.referrals import states as referral_states
 from sandbox.providers.gateway.app import register_routes
@@ -118,6 +120,44 @@ def _reasons() -> str:
     )
 
 
+def _personal_tables() -> str:
+    return _table(
+        ("Area", "Table", "Personal columns", "Purpose", "Basis", "Erasure", "Kept"),
+        (
+            (
+                rule.area,
+                f"`{name}`",
+                ", ".join(
+                    f"`{column.name}`"
+                    for column in metadata.tables[name].columns
+                    if "personal" in column.info
+                ),
+                rule.purpose,
+                rule.basis,
+                rule.on_erasure,
+                f"{rule.retention.days} days" if rule.retention.days else "while the account exists",
+            )
+            for name, rule in register.PERSONAL_TABLES.items()
+        ),
+    )
+
+
+def _personal_keys() -> str:
+    return _table(
+        ("Place", "Prefix", "Purpose", "Erasure", "Ends"),
+        (
+            (place, f"`{keys.prefix}`", keys.purpose, keys.on_erasure, keys.ends)
+            for place, group in (("objects", register.OBJECTS), ("cache", register.CACHE_KEYS))
+            for keys in group
+        ),
+    )
+
+
+def _unlinked_tables() -> str:
+    tables = {**register.UNLINKED_TABLES, **register.STAFF_TEXTS}
+    return _table(("Table", "Content"), ((f"`{name}`", text) for name, text in tables.items()))
+
+
 def _routes() -> str:
     return _table(
         ("Route", "Access", "Rate limit", "Cached for", "Idempotency-Key"),
@@ -174,6 +214,9 @@ PARTS: dict[str, Callable[[], str]] = {
     "errors": _errors,
     "reasons": _reasons,
     "routes": _routes,
+    "personal-tables": _personal_tables,
+    "personal-keys": _personal_keys,
+    "unlinked-tables": _unlinked_tables,
     "sandbox-gateway-endpoints": lambda: _sandbox_gateway_endpoints(controls=False),
     "sandbox-gateway-controls": lambda: _sandbox_gateway_endpoints(controls=True),
 }

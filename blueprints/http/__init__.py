@@ -2,6 +2,7 @@
 
 from blueprints.http.context import Context, FinalPhase, WithStatus, client_ip
 from blueprints.http.contract import (
+    AUDIT_STAFF,
     AUTHENTICATED,
     AUTHENTICATED_ANY_STATUS,
     BUYER_OR_VENDOR,
@@ -45,6 +46,7 @@ from blueprints.http.request_parsing import expected_revision, omit_fields, read
 from blueprints.http.uploads import UploadedFile
 
 __all__ = [
+    "AUDIT_STAFF",
     "AUTHENTICATED",
     "AUTHENTICATED_ANY_STATUS",
     "BUYER_OR_VENDOR",

@@ -91,6 +91,7 @@ class Context:
             user_id=self.user.id,
             ip_address=client_subnet(),
             user_agent=agent[:_MAX_USER_AGENT_LENGTH] if agent else None,
+            request_id=self.request_id,
         )
 
     @property

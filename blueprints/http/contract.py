@@ -23,6 +23,7 @@ from marketplace.identity.permissions import (
     MANAGE_SUPPORT,
     MANAGE_USERS,
     MANAGE_VENDORS,
+    VIEW_AUDIT,
 )
 from marketplace.identity.queries import Caller
 from marketplace.infra.waits.limits import LONG_WAIT_SECONDS
@@ -140,6 +141,7 @@ PROPOSAL_STAFF_AAL2 = _staff_with(MANAGE_PLATFORM, MANAGE_FINANCES, aal2=True)
 PRODUCT_STAFF = _staff_with(MANAGE_PRODUCTS)
 CHAT_STAFF = _staff_with(MANAGE_SUPPORT, MANAGE_PRODUCTS)
 SUPPORT_STAFF = _staff_with(MANAGE_SUPPORT)
+AUDIT_STAFF = _staff_with(VIEW_AUDIT)
 USER_STAFF = _staff_with(MANAGE_USERS)
 # The type of the reported content decides which of these permissions is necessary.
 REPORT_STAFF = _staff_with(MANAGE_PRODUCTS, MANAGE_USERS)

@@ -19,6 +19,7 @@ from marketplace.identity.permissions import (
     MANAGE_SUPPORT,
     MANAGE_USERS,
     MANAGE_VENDORS,
+    VIEW_AUDIT,
 )
 from marketplace.kernel import demo_ids
 
@@ -122,8 +123,8 @@ _FILES = {
 
 
 _STREAMS = {
-    "notifications.stream_events": 'event: end\ndata: {"reason":"replaced"}\n\n',
-    "assistant.stream_answer": 'id: 20000\nevent: token\ndata: {"id":20000,"text":"You can "}\n\n',
+    "notifications.stream_events": {"event": "end", "data": '{"reason":"replaced"}'},
+    "assistant.stream_answer": {"id": "20000", "event": "token", "data": '{"id":20000,"text":"You can "}'},
 }
 _OFFICERS = {
     MANAGE_FINANCES: "finance",
@@ -134,6 +135,7 @@ _OFFICERS = {
     MANAGE_DISPUTES: "support",
     MANAGE_USERS: "admin",
     MANAGE_VENDORS: "moderator",
+    VIEW_AUDIT: "compliance",
 }
 
 

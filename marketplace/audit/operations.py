@@ -15,6 +15,7 @@ from marketplace.audit.models import AuditLog
 from marketplace.infra.sql.statements import Statement
 
 GENESIS_HASH = "0" * 64
+_LATER_COLUMNS = ("request_id", "on_behalf_of_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class Act:
     :param now: the time of the act, in UTC
     :param user_id: the person's profile; none for operators, the schedule and the system
     :param ip_address: the client's address, if known
+    :param request_id: the request of the act, if a request caused the act
+    :param on_behalf_of_id: the person for whom the actor acts, if it is another person
     """
 
     role: str
@@ -33,6 +36,8 @@ class Act:
     user_id: UUID | None = None
     ip_address: str | None = None
     user_agent: str | None = None
+    request_id: UUID | None = None
+    on_behalf_of_id: UUID | None = None
 
     @property
     def person_id(self) -> UUID:
@@ -78,6 +83,8 @@ def record_audit_entry(
         "target_id": target_id,
         "ip_address": act.ip_address,
         "user_agent": act.user_agent,
+        "request_id": act.request_id,
+        "on_behalf_of_id": act.on_behalf_of_id,
         "before": before,
         "after": after,
         "previous_hash": session.scalar(select(AuditLog.hash).order_by(AuditLog.id.desc()).limit(1))
@@ -88,6 +95,13 @@ def record_audit_entry(
 
 
 def compute_hash(row: Mapping[str, Any]) -> str:
-    """Compute a row's hash: SHA-256 over all other columns, including the previous hash."""
-    hashed = {name: value for name, value in row.items() if name not in ("id", "hash")}
+    """Compute a row's hash: SHA-256 over all other columns, including the previous hash.
+
+    The columns that later versions added count only with a value, so that older rows keep their hashes.
+    """
+    hashed = {
+        name: value
+        for name, value in row.items()
+        if name not in ("id", "hash") and not (value is None and name in _LATER_COLUMNS)
+    }
     return hashlib.sha256(orjson.dumps(hashed, option=orjson.OPT_SORT_KEYS | orjson.OPT_UTC_Z)).hexdigest()

@@ -8,6 +8,7 @@ MANAGE_PRODUCTS = "canManageProducts"
 MANAGE_USERS = "canManageUsers"
 MANAGE_SUPPORT = "canManageSupport"
 MANAGE_VENDORS = "canManageVendors"
+VIEW_AUDIT = "canViewAudit"
 # Areas that are still to come use the others.
 ALL = (
     MANAGE_DISPUTES,
@@ -19,7 +20,7 @@ ALL = (
     MANAGE_USERS,
     MANAGE_VENDORS,
     "canManageCompliance",
-    "canViewAudit",
+    VIEW_AUDIT,
 )
 
 STAFF_ROLES = ("admin", "finance", "orders", "support", "moderator", "compliance", "campus_rep")

@@ -18,6 +18,7 @@ OPERATION_IDS = {
     "POST /api/assistant/threads/{threadId}/flag": "flagThread",
     "GET /api/assistant/preferences": "getAssistantPreferences",
     "PUT /api/assistant/preferences": "setAssistantPreferences",
+    "GET /api/admin/audit-logs": "listAuditLogs",
     "GET /api/admin/assistant/usage": "listAssistantUsage",
     "GET /api/admin/assistant/usage/people": "listAssistantUsageByPerson",
     "GET /api/admin/assistant/flagged-threads": "listFlaggedThreads",

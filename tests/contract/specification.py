@@ -261,6 +261,7 @@ FUNCTIONS = (
 # Routes for behaviour that the specification leaves open, such as how staff edit public content.
 PRODUCTS = "canManageProducts"
 SUPPORT = "canManageSupport"
+AUDIT = "canViewAudit"
 VENDORS = "canManageVendors"
 PLATFORM = staff_with("canManagePlatform")
 ADDITIONS = (
@@ -352,6 +353,7 @@ ADDITIONS = (
     Row("GET", "/api/admin/assistant/flagged-threads/:id/messages", staff_with(SUPPORT)),
     Row("POST", "/api/admin/assistant/flagged-threads/:id/review", staff_with(SUPPORT), "60/minute"),
     Row("GET", "/api/admin/assistant/evaluations", staff_with(SUPPORT)),
+    Row("GET", "/api/admin/audit-logs", staff_with(AUDIT), "60/minute"),
     Row("GET", "/api/admin/support", staff_with(SUPPORT)),
     Row("GET", "/api/admin/support/duty", staff_with(SUPPORT)),
     Row("PUT", "/api/admin/support/duty", staff_with(SUPPORT), "60/minute"),

@@ -281,7 +281,7 @@ def test_malformed_body_is_refused(
     response = client.open(
         people.path(contract),
         method=contract.method,
-        data=body,
+        data=b" " * (contract.max_body_bytes + 1) if status == 413 else body,
         content_type="application/json",
         headers=people.headers(contract),
     )

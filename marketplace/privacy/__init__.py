@@ -1,0 +1,1 @@
+"""Personal data: the register of all places, and the rules of retention and erasure."""
