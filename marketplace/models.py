@@ -24,6 +24,7 @@ from marketplace.orders import models as orders
 from marketplace.payments import models as payments
 from marketplace.payouts import models as payouts
 from marketplace.platform import models as platform
+from marketplace.privacy import models as privacy
 from marketplace.proposals import models as proposals
 from marketplace.reconciliation import models as reconciliation
 from marketplace.referrals import models as referrals
@@ -56,6 +57,7 @@ __all__ = [
     "payments",
     "payouts",
     "platform",
+    "privacy",
     "promotions",
     "proposals",
     "reconciliation",

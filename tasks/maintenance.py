@@ -1,7 +1,9 @@
 """Tasks of the platform: sweeps of the inbox and the outbox, purges of old rows, proposals and campuses."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy.orm import Session
 
@@ -12,11 +14,13 @@ from marketplace.infra import outbox
 from marketplace.infra.batches import run_in_batches
 from marketplace.infra.cache import drop_cached
 from marketplace.kernel import queues
+from marketplace.models import metadata
 from marketplace.platform.campuses import campus_list
+from marketplace.privacy import exports as privacy_exports
 from marketplace.proposals import operations as proposals
 from marketplace.services import Services
 from marketplace.webhooks import inbox as webhooks
-from tasks.registry import QueueSweeper, handler, periodic
+from tasks.registry import QueueSweeper, handler, periodic, phased_handler
 
 
 @periodic(
@@ -100,3 +104,30 @@ def apply_proposals(services: Services, _sweeper: QueueSweeper, now: datetime) -
 def handle_campus_renamed(session: Session, _payload: dict[str, Any], _now: datetime) -> None:
     """Drop cached product pages, which show the name of the campus."""
     drop_cached(session, cache_tags.PRODUCTS)
+
+
+@phased_handler(privacy_exports.TOPIC)
+def prepare_privacy_export(
+    services: Services, payload: dict[str, Any], now: datetime
+) -> Callable[..., None] | None:
+    """Write and store the archive of a person's data."""
+    return privacy_exports.prepare_export(
+        services.database,
+        services.storage,
+        tables=metadata.tables,
+        public_bucket=services.settings.s3_public_bucket,
+        private_bucket=services.settings.s3_private_bucket,
+        export_id=UUID(payload["exportId"]),
+        now=now,
+    )
+
+
+@periodic(
+    "expire-exports",
+    queue=queues.NOTIFICATIONS,
+    schedule="11 * * * *",
+    purpose="Expire exports of personal data after 7 days, and fail exports that were not ready in a day",
+)
+def expire_privacy_exports(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
+    """Expire exports whose time has passed."""
+    return services.database.in_transaction(privacy_exports.expire_exports, now=now)

@@ -59,6 +59,7 @@ _PARAMETERS: Final[dict[str, SharedDoc]] = {
     "dispute_id": SharedDoc("Id of the dispute.", demo_ids.DISPUTE),
     "offer_id": SharedDoc("Id of the settlement offer.", demo_ids.DISPUTE_OFFER),
     "evidence_id": SharedDoc("Id of the evidence.", demo_ids.DISPUTE_EVIDENCE),
+    "export_id": SharedDoc("Id of the export.", demo_ids.PRIVACY_EXPORT),
     "thread_id": SharedDoc("Id of the conversation with the assistant.", demo_ids.ASSISTANT_THREAD),
     "reply_id": SharedDoc("Id of the canned reply.", demo_ids.CANNED_REPLY),
     "view_id": SharedDoc("Id of the saved view.", demo_ids.SAVED_VIEW),

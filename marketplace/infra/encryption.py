@@ -105,6 +105,14 @@ def _require_keyring() -> Keyring:
     return _ProcessKeys.keyring
 
 
+def derive_secret(text: str, context: str) -> bytes:
+    """Derive a secret of 32 bytes from a text and the key of the blind indexes.
+
+    :param context: the use of the secret; other uses have other secrets
+    """
+    return _require_keyring().blind_index(text, context)
+
+
 class EncryptedText(TypeDecorator[str]):
     """An encrypted text. Equal texts have different stored values, so compare the blind index instead."""
 

@@ -53,6 +53,7 @@ class SeededKind(IntEnum):
     DISPUTE_EVIDENCE = 47
     ASSISTANT_THREAD = 48
     ASSISTANT_EVALUATION = 49
+    PRIVACY_EXPORT = 50
 
 
 def seeded_id(kind: SeededKind, number: int) -> UUID:
@@ -136,6 +137,8 @@ DISPUTE_EVIDENCE: Final = seeded_id(SeededKind.DISPUTE_EVIDENCE, 1)
 ASSISTANT_THREAD: Final = seeded_id(SeededKind.ASSISTANT_THREAD, 1)
 # The demo has no evaluation. Examples name this id.
 ASSISTANT_EVALUATION: Final = seeded_id(SeededKind.ASSISTANT_EVALUATION, 1)
+# The demo has no export. Examples name this id.
+PRIVACY_EXPORT: Final = seeded_id(SeededKind.PRIVACY_EXPORT, 1)
 BLOCKED_MESSAGE: Final = seeded_id(SeededKind.BLOCKED_MESSAGE, 1)
 ACCOUNT_DECISION: Final = seeded_id(SeededKind.ACCOUNT_DECISION, 2)
 APPEAL: Final = seeded_id(SeededKind.APPEAL, 1)

@@ -70,6 +70,7 @@ PERSONAL_TABLES: Mapping[str, PersonalTable] = {
         _RETAIN,
         CONDUCT_RECORDS,
     ),
+    "privacy_exports": PersonalTable("profile", _OWN, "Export data.", _LAW, _ERASE, Retention(_YEAR)),
     # Conduct
     "account_decisions": PersonalTable(
         "conduct", _OWN, "Restrict and suspend accounts.", _INTEREST, _RETAIN, CONDUCT_RECORDS
@@ -378,6 +379,7 @@ OBJECTS: tuple[PersonalKeys, ...] = (
     PersonalKeys("student-ids", "Documents of vendor applications.", _ERASE, "with the account"),
     PersonalKeys("support", "Attachments of tickets.", _ERASE, "with the account"),
     PersonalKeys("messages", "Files of incoming messages.", _ERASE, "with the account"),
+    PersonalKeys("exports", "Archives of personal data.", _ERASE, "7 days"),
     PersonalKeys("evidence", "Evidence of disputes.", _RETAIN, "seven years"),
     PersonalKeys("evidence-packs", "Evidence for chargebacks.", _RETAIN, "seven years"),
 )

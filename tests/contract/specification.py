@@ -222,11 +222,10 @@ SUPPORT_AND_DISPUTES = (
 
 COMPLIANCE = "canManageCompliance"
 PRIVACY = (
-    Row("POST", "/api/users/me/privacy-exports", ANY_STATUS, "5/hour", built=False),
-    Row("GET", "/api/users/me/privacy-exports", ANY_STATUS, built=False),
-    Row(
-        "GET", "/api/users/me/privacy-exports/:id/artifact", ANY_STATUS, "10/hour", waits=True, built=False
-    ),
+    Row("POST", "/api/users/me/privacy-exports", ANY_STATUS, "5/hour"),
+    Row("GET", "/api/users/me/privacy-exports", ANY_STATUS),
+    # The route answers with a link, so no process waits for the archive.
+    Row("GET", "/api/users/me/privacy-exports/:id/artifact", ANY_STATUS, "10/hour"),
     Row("POST", "/api/users/me/request-deletion", ANY_STATUS, "1/day", built=False),
     Row("POST", "/api/users/me/cancel-deletion", ANY_STATUS, built=False),
     Row("POST", "/api/privacy/erasure-plans", staff_with(COMPLIANCE), "10/minute", built=False),

@@ -20,6 +20,7 @@ from marketplace.identity.operations import add_address
 from marketplace.infra.db import Database
 from marketplace.notifications.devices import register_device
 from marketplace.notifications.operations import notify
+from marketplace.privacy.exports import request_export
 from marketplace.reviews.submit import submit_review
 from marketplace.services import Services
 from marketplace.support.tickets import open_ticket
@@ -157,6 +158,7 @@ class Walk:
             "ticket_id": str(ticket.id),
             "conversation_id": str(conversation.id),
             "thread_id": str(thread_id),
+            "export_id": str(request_export(session, user_id=self.shop.buyer.id, now=NOW).id),
             "order_id": str(order_id),
             "review_id": str(review_id),
             "address_id": str(address.id),

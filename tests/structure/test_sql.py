@@ -59,6 +59,7 @@ SQL_BUILDERS = {
     "marketplace.orders.admin_table._ids_statement": "takes names of _CONDITIONS and of sort columns",
     "marketplace.orders.transitions._transition_statement": "takes columns that the transitions' code names",
     "marketplace.payouts.payees.payout_history._build_page_statement": "called at import with constants",
+    "marketplace.privacy.archive._read_rows": "takes conditions of the register",
 }
 # Functions that build the statements of module constants, which are prepared as such.
 BUILDERS_OF_CONSTANTS = {

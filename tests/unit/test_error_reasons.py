@@ -136,6 +136,8 @@ REASONS = {
     "AnswerInProgressError": "answer-in-progress",
     "AssistantBudgetError": "assistant-budget-spent",
     "AssistantOptedOutError": "assistant-opted-out",
+    "ExportInProgressError": "export-in-progress",
+    "ExportNotAvailableError": "export-not-available",
     "OwnerOptedOutError": "owner-opted-out",
     "PicturesNotReadError": "pictures-not-read",
     "ThreadReviewedError": "thread-reviewed",

@@ -42,6 +42,7 @@ from marketplace.payouts import states as payout_states
 from marketplace.payouts.batches import detail as batch_detail, queries as batch_queries, staging
 from marketplace.payouts.payees import holds, payout_history
 from marketplace.people import account_status, appeals, own_status
+from marketplace.privacy import exports as privacy_exports
 from marketplace.proposals import states as proposal_states
 from marketplace.proposals.kinds import CHANGES
 from marketplace.reconciliation import classification, queries as reconciliation_queries, resolution, run
@@ -103,6 +104,7 @@ _WORDS: dict[str, Iterable[str]] = {
     "RulingState": rulings.RULING_STATES,
     "ReturnStatus": dispute_states.RETURN_STATUSES,
     "ThreadRole": ("user", "assistant"),
+    "ExportStatus": privacy_exports.STATUSES,
     "FlagReason": assistant_threads.FLAG_REASONS,
     "AssistantPurpose": ("conversation", "session_title", "support_reply", "thread_summary"),
     "SourceKind": ("ticket", "order", "policy"),
