@@ -21,6 +21,7 @@ COMMAND_SUMMARIES = {
     "ledger": "Check the invariants of the ledger.",
     "payouts": "Inspect payout batches, and reconcile with the payment gateway.",
     "audit": "Verify the audit trail.",
+    "keys": "Show and rotate the keys of encrypted columns.",
     "reviews": "Verify and repair the ratings of stores.",
     "periodic": "List, run, pause and reschedule periodic tasks.",
     "queues": "Show the waiting, active and failed work in each queue.",

@@ -38,7 +38,7 @@ class Keyring:
         :param index_key: the key of the blind indexes
         """
         self._ciphers = {key_id: AESGCM(key) for key_id, key in data_keys.items()}
-        self._writing_key_id = next(iter(data_keys))
+        self.writing_key_id = next(iter(data_keys))
         self._index_key = index_key
 
     def encrypt(self, text: str, context: str) -> str:
@@ -47,7 +47,7 @@ class Keyring:
         :param context: the table and column of the value
         """
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        key_id = self._writing_key_id
+        key_id = self.writing_key_id
         sealed = self._ciphers[key_id].encrypt(nonce, text.encode(), f"v1:{key_id}:{context}".encode())
         return f"v1:{key_id}:{base64.urlsafe_b64encode(nonce + sealed).rstrip(b'=').decode()}"
 
@@ -103,6 +103,11 @@ def _require_keyring() -> Keyring:
     if _ProcessKeys.keyring is None:
         raise EncryptionError("DATA_ENCRYPTION_KEYS and BLIND_INDEX_KEY are missing.")
     return _ProcessKeys.keyring
+
+
+def writing_key_id() -> str:
+    """Return the id of the key that encrypts new values."""
+    return _require_keyring().writing_key_id
 
 
 def derive_secret(text: str, context: str) -> bytes:

@@ -1,5 +1,6 @@
 """Command ``marketplace``: effects, output and exit status of all subcommands."""
 
+import base64
 import contextlib
 import json
 import os
@@ -24,11 +25,13 @@ from commands.proxy import render_caddyfile
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert
 from marketplace.infra.db import Database
+from marketplace.infra.encryption import EncryptedText, make_keyring, use_keyring
 from marketplace.kernel.clock import system_clock
 from marketplace.providers.messaging.alert_channels import email_channel_name
 from marketplace.webhooks import inbox as webhooks
 from sandbox.configuration import read_layout
 from sandbox.personas import persona_named, persona_names
+from tests.support.encryption_keys import BLIND_INDEX_KEY, DATA_ENCRYPTION_KEYS
 from tests.support.gateway_events import transfer_data
 from tests.support.installation import (
     GATEWAY_KEY,
@@ -379,6 +382,31 @@ def test_audit_verify_finds_a_changed_row(installation: Installation) -> None:
         " VALUES (now(), 'x', 'x', 'x', 'x', 'x', 'x')",
     )
     fails(installation.run("audit", "verify", DATABASE_URL=url), "broken at row 1 ")
+
+
+def test_keys_rotate_frees_the_old_key(installation: Installation) -> None:
+    url = installation.create_migrated_database("keys")
+    person = str(uuid4())
+    query(url, "INSERT INTO profiles (id) VALUES (%s)", person)
+    use_keyring(make_keyring(DATA_ENCRYPTION_KEYS, BLIND_INDEX_KEY))
+    device = EncryptedText("user_devices.token").encrypt("a-token-of-a-device")
+    query(
+        url,
+        "INSERT INTO user_devices (user_id, kind, token, token_index, created_at, last_seen_at)"
+        " VALUES (%s, 'fcm', %s, 'x', now(), now())",
+        person,
+        device,
+    )
+    new = f"new:{base64.b64encode(bytes(32)).decode()}"
+    changes = {"DATABASE_URL": url, "DATA_ENCRYPTION_KEYS": f"{new},{DATA_ENCRYPTION_KEYS}"}
+    assert "user_devices.token" in installation.ok("keys", "status", **changes)
+    fails(installation.run("keys", "rotate", DATABASE_URL=url, DATA_ENCRYPTION_KEYS=new), "missing")
+    assert "user_devices.token: 1 (" in installation.ok("keys", "rotate", **changes)
+    [(stored,)] = query(url, "SELECT token FROM user_devices")
+    assert stored.startswith("v1:new:")
+    assert "user_devices.token: 0 (" in installation.ok(
+        "keys", "rotate", DATABASE_URL=url, DATA_ENCRYPTION_KEYS=new
+    )
 
 
 # --- webhooks
