@@ -30,7 +30,7 @@ _MAX_SUMMARY_LENGTH = 3_000
 
 def summarize_thread(
     database: Database, model: LanguageModel, *, thread_id: UUID, prices: TokenPrices, now: datetime
-) -> Callable[[Session], None] | None:
+) -> Callable[..., None] | None:
     """Summarise the messages before the latest ones. The model is called outside of transactions.
 
     A failure of the provider is not repeated, because the next answer of the thread makes the summary due again.
@@ -65,7 +65,7 @@ def summarize_thread(
         return None
     summary = protect(written.text)[:_MAX_SUMMARY_LENGTH]
 
-    def store(session: Session) -> None:
+    def store(session: Session, *, now: datetime) -> None:
         record_usage(
             session,
             user_id=user_id,

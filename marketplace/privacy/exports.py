@@ -144,7 +144,7 @@ def prepare_export(
     private_bucket: str,
     export_id: UUID,
     now: datetime,
-) -> Callable[[Session], None] | None:
+) -> Callable[..., None] | None:
     """Write and store the archive. A repeated call begins anew, with the same passphrase.
 
     :param tables: all tables of the models by name
@@ -179,7 +179,7 @@ def prepare_export(
         )
         byte_count = checked.byte_count
 
-    def finish(session: Session) -> None:
+    def finish(session: Session, *, now: datetime) -> None:
         documents.complete_upload(session, document_id=document_id)
         documents.release_document(session, document_id=document_id, keep_until=now + LIFETIME)
         finished = session.scalar(

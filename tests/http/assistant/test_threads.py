@@ -10,7 +10,9 @@ from flask import Flask
 from marketplace.assistant import staff, threads
 from marketplace.assistant.threads import SUMMARY_AFTER_MESSAGES, SUMMARY_DUE_TOPIC
 from marketplace.infra.outbox import OutboxEvent
+from tasks.all_tasks import HANDLERS
 from tasks.community import handle_due_thread_summary
+from tasks.registry import PhasedHandler
 from tests.support.assistant import Desk
 from tests.support.gateway import MovableClock
 from tests.support.probes import assert_problem, faults
@@ -136,9 +138,9 @@ class TestSummaries:
             desk.ask(person, f"Question {number}", threadId=thread_id)
         [payload] = self.due(desk, thread_id)
         services = app.extensions["marketplace"]
-        store = handle_due_thread_summary(services, payload, NOW)
-        assert store is not None
-        desk.database.in_transaction(store)
+        job = HANDLERS[SUMMARY_DUE_TOPIC]
+        assert isinstance(job, PhasedHandler)
+        desk.database.in_transaction(job.prepare(services, payload), payload, NOW)
         desk.ask(person, "What was my wish?", threadId=thread_id)
 
         sent = desk.prompts()[-1]["messages"]
