@@ -34,7 +34,7 @@ KEEP_ALIVE_SECONDS = 15.0
 RESUME_MILLISECONDS = 60_000
 # Ids of events grow within a thread: those of an answer begin at its number times this.
 IDS_PER_MESSAGE = 10_000
-_POLL_SECONDS = 0.5
+_POLL_SECONDS = 0.25
 # Events are cached in groups. A process that is killed loses the last group.
 _CACHE_SECONDS = 1.0
 _SLOT_MILLISECONDS = 15_000
@@ -192,8 +192,13 @@ class Answer:
 
     def events(self) -> Iterator[StreamEvent | None]:
         """Yield the events with the final one, and none for each keep-alive. A reader who left gets no more events."""
-        sent_at = time.monotonic()
+        sent_at = checked_at = time.monotonic()
         while True:
+            # A write to a closed connection fails late, so the connection is also checked between events.
+            if time.monotonic() - checked_at >= _POLL_SECONDS:
+                checked_at = time.monotonic()
+                if self._is_reader_gone():
+                    return
             try:
                 name, data = self._pending.get(timeout=_POLL_SECONDS)
             except Empty:
@@ -210,8 +215,6 @@ class Answer:
                     yield event
                     return
                 yield event
-            elif self._is_reader_gone():
-                return
             elif time.monotonic() - sent_at >= KEEP_ALIVE_SECONDS:
                 sent_at = time.monotonic()
                 yield None
