@@ -27,16 +27,18 @@ _LEFT_OUT = {
     "audit_logs": {"previous_hash", "hash"},
     "disputes": {"finding"},
     "notification_delivery_logs": {"provider_message_id"},
-    "orders": {"pin_counter", "pin_attempts", "pin_locked_until"},
+    "orders": {"pin_counter", "pin_failures", "pin_locked_until"},
     "payout_accounts": {"account_number_index"},
-    "phone_codes": {"code_hash", "hash", "counter", "attempts"},
+    "payment_intents": {"access_code"},
+    "phone_codes": {"phone_index"},
     "privacy_exports": {"nonce", "document_id"},
     "support_contact_messages": {"provider_message_id", "replies_to"},
     "support_ticket_messages": {"email_message_id", "provider_message_id"},
-    "user_devices": {"token"},
+    "user_devices": {"token", "token_index"},
 }
-# Rows about a person that are for the staff only.
+# Rows about a person that only the staff or the other side may see. Nobody learns who blocked them.
 _ROWS_LEFT_OUT = {
+    "chat_blocks": "t.blocker_id = :user_id",
     "dispute_evidence": "NOT t.is_private",
     "dispute_ruling_proposals": "false",
     "search_documents": "false",

@@ -14,9 +14,12 @@ from flask.testing import FlaskClient
 from sqlalchemy import select, text
 
 from blueprints.areas import AREAS
+from marketplace.chat.models import ChatBlock
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.media.documents import delete_due_documents
+from marketplace.models import metadata
+from marketplace.privacy import archive as archive_module
 from marketplace.privacy.exports import DEADLINE, LIFETIME, TOPIC, expire_exports
 from marketplace.privacy.models import PrivacyExport
 from marketplace.privacy.register import PERSONAL_TABLES
@@ -142,6 +145,22 @@ def test_archive_leaves_secrets_and_other_people_out(exports: Exports) -> None:
     assert f"Hall of {person}" in content
     assert f"Hall of {other}" not in content
     assert '"nonce"' not in content
+
+
+def test_columns_that_are_left_out_exist() -> None:
+    for table, names in archive_module._LEFT_OUT.items():
+        assert names <= {column.name for column in metadata.tables[table].columns}
+
+
+def test_archive_shows_own_blocks_only(exports: Exports) -> None:
+    person, other = exports.person(), exports.person()
+    with exports.database.transaction() as session:
+        session.add(ChatBlock(blocker_id=person, blocked_id=other, created_at=NOW))
+    documents = []
+    for user_id in (person, other):
+        _, archive = exports.run(user_id)
+        documents.append(json.loads(archive.read("chat.json"))["chat_blocks"])
+    assert [len(rows) for rows in documents] == [1, 0]
 
 
 def test_second_export_waits_for_the_first(exports: Exports) -> None:
