@@ -33,7 +33,7 @@ from blueprints.payouts.reconciliation import routes as reconciliation
 from blueprints.payouts.transfers import routes as transfers
 from blueprints.people import routes as people
 from blueprints.platform import routes as platform
-from blueprints.privacy import routes as privacy
+from blueprints.privacy import deletion_routes as account_deletion, routes as privacy
 from blueprints.referrals import routes as referrals
 from blueprints.reports import routes as reports
 from blueprints.reviews import routes as reviews
@@ -85,6 +85,8 @@ AREAS: tuple[ContractBlueprint, ...] = (
     disputes.area,
     dispute_evidence.area,
     privacy.area,
+    account_deletion.area,
+    account_deletion.requests_area,
     assistant.area,
     assistant_threads.area,
     assistant_administration.area,

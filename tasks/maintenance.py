@@ -16,7 +16,7 @@ from marketplace.infra.cache import drop_cached
 from marketplace.kernel import queues
 from marketplace.models import metadata
 from marketplace.platform.campuses import campus_list
-from marketplace.privacy import exports as privacy_exports
+from marketplace.privacy import deletion, exports as privacy_exports, requests
 from marketplace.proposals import operations as proposals
 from marketplace.services import Services
 from marketplace.webhooks import inbox as webhooks
@@ -120,6 +120,19 @@ def prepare_privacy_export(
         export_id=UUID(payload["exportId"]),
         now=now,
     )
+
+
+@periodic(
+    "remind-deletions",
+    queue=queues.NOTIFICATIONS,
+    schedule="7 * * * *",
+    purpose="Remind people of pending deletions, and raise alerts about requests that are due",
+)
+def remind_deletions(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
+    """Send due reminders, and raise or resolve the alerts about open requests."""
+    reminded = deletion.remind_people(services.database, now=now)
+    services.database.in_transaction(requests.update_alerts, now=now)
+    return reminded
 
 
 @periodic(

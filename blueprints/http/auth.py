@@ -1,5 +1,6 @@
 """Authentication of requests: verify the bearer token, find the caller, and check access to the route."""
 
+import time
 from contextlib import suppress
 
 from flask import request
@@ -15,6 +16,7 @@ from marketplace.kernel.errors import (
     AccountErasedError,
     ForbiddenError,
     ProviderUnavailableError,
+    RecentSignInRequiredError,
     ServiceUnavailableError,
     StepUpRequiredError,
     TokenExpiredError,
@@ -23,6 +25,7 @@ from marketplace.kernel.errors import (
 from marketplace.providers.identity import TokenClaims
 
 _BEARER_PREFIX = "bearer "
+RECENT_SIGN_IN_SECONDS = 15 * 60
 
 
 def authenticate(context: Context, contract: Contract) -> None:
@@ -35,6 +38,7 @@ def authenticate(context: Context, contract: Contract) -> None:
     :raises AccountErasedError: the person had the personal data erased
     :raises ForbiddenError: account status, role or permissions do not allow the request
     :raises StepUpRequiredError: the route requires two factors
+    :raises RecentSignInRequiredError: the route requires a recent sign-in
     """
     access = contract.access
     if access.token is TokenPolicy.NONE:
@@ -55,9 +59,17 @@ def authenticate(context: Context, contract: Contract) -> None:
     if context.caller and access.token is not TokenPolicy.IGNORED_IF_INVALID:
         try:
             access.ensure_allowed(context.caller)
+            if access.recent_sign_in:
+                _ensure_signed_in_recently(context)
         except (ForbiddenError, StepUpRequiredError):
             limits.count_refused_request(context, contract=contract)
             raise
+
+
+def _ensure_signed_in_recently(context: Context) -> None:
+    # Tokens are checked by the machine's clock, as their expiry.
+    if context.signed_in_at is None or time.time() - context.signed_in_at > RECENT_SIGN_IN_SECONDS:
+        raise RecentSignInRequiredError(texts.SIGN_IN_AGAIN)
 
 
 def admit_to_path_without_contract(context: Context) -> None:
@@ -88,6 +100,7 @@ def _resolve_caller(context: Context, access: Access) -> Caller | None:
         raise UnauthorizedError(texts.AUTHORIZATION_MALFORMED)
     claims = context.services.token_verifier.verify(header[len(_BEARER_PREFIX) :].strip())
     context.token_user_id, context.token_expires_at = claims.user_id, claims.expires_at
+    context.signed_in_at = claims.signed_in_at
     with context.services.database.reading() as session:
         caller = queries.find_caller(session, user_id=claims.user_id, aal=claims.aal, now=context.now)
     # A user with a valid token may lack a profile, because the provisioning hook can be lost.

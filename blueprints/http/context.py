@@ -43,6 +43,7 @@ class Context:
     caller: Caller | None = None
     token_user_id: UUID | None = None  # the user of a verified token, also if the database cannot say more
     token_expires_at: float = 0.0  # in seconds since 1970; 0 without a token
+    signed_in_at: float | None = None  # in seconds since 1970; none if the token does not say
     requested_page: PageRequest | None = None
     requested_table: TableRequest | None = None
     open_session: Session | None = None

@@ -15,6 +15,7 @@ from marketplace.idempotency.operations import (
     RequestTakenOverError,
 )
 from marketplace.identity.permissions import (
+    MANAGE_COMPLIANCE,
     MANAGE_DISPUTES,
     MANAGE_FINANCES,
     MANAGE_ORDERS,
@@ -33,6 +34,7 @@ from marketplace.kernel.errors import (
     ConcurrentChangeError,
     MarketplaceError,
     PermissionRequiredError,
+    RecentSignInRequiredError,
     RoleRequiredError,
     StepUpRequiredError,
 )
@@ -54,7 +56,8 @@ class Access:
 
     ``roles`` lists the accepted roles; without ``roles`` any role may call. Staff must hold one of ``permissions``,
     if there are any. ``aal2`` requires two factors. ``open_to_restricted`` also admits restricted and suspended
-    accounts. ``for_staff`` holds further conditions for staff.
+    accounts, and ``open_while_deleting`` people whose account waits for its deletion. ``recent_sign_in`` requires a
+    sign-in of the last minutes. ``for_staff`` holds further conditions for staff.
     """
 
     name: str
@@ -63,6 +66,8 @@ class Access:
     permissions: tuple[str, ...] = ()
     aal2: bool = False
     open_to_restricted: bool = False
+    open_while_deleting: bool = False
+    recent_sign_in: bool = False
     for_staff: "Access | None" = None
 
     @property
@@ -75,6 +80,7 @@ class Access:
             *((RoleRequiredError,) if self.roles else ()),
             *((PermissionRequiredError,) if self.permissions else ()),
             *((StepUpRequiredError,) if self.aal2 else ()),
+            *((RecentSignInRequiredError,) if self.recent_sign_in else ()),
             *(self.for_staff.errors if self.for_staff else ()),
         )
 
@@ -91,7 +97,8 @@ class Access:
         :raises PermissionRequiredError: the account lacks the permission
         :raises StepUpRequiredError: the token's assurance level is too low
         """
-        if caller.account_status != "active" and not self.open_to_restricted:
+        is_open = self.open_to_restricted or (self.open_while_deleting and caller.is_deletion_pending)
+        if caller.account_status != "active" and not is_open:
             raise AccountNotActiveError(texts.ACCOUNT_NOT_ACTIVE.format(status=caller.account_status))
         if self.roles is not None and caller.role not in self.roles:
             raise RoleRequiredError(f"Your account must have the role {' or '.join(sorted(self.roles))}.")
@@ -113,9 +120,20 @@ AUTHENTICATED = Access("Authenticated", TokenPolicy.REQUIRED)
 AUTHENTICATED_ANY_STATUS = Access(
     "Authenticated, whatever the account's status", TokenPolicy.REQUIRED, open_to_restricted=True
 )
+AUTHENTICATED_RECENTLY = replace(
+    AUTHENTICATED_ANY_STATUS,
+    name="Authenticated in the last 15 minutes, whatever the account's status",
+    recent_sign_in=True,
+)
+AUTHENTICATED_OR_DELETING = replace(
+    AUTHENTICATED, name="Authenticated, also while the deletion is pending", open_while_deleting=True
+)
 VENDOR = Access("Vendor", TokenPolicy.REQUIRED, roles=frozenset({"vendor"}))
 VENDOR_ANY_STATUS = replace(VENDOR, name="Vendor, whatever the account's status", open_to_restricted=True)
 VENDOR_OR_STAFF = Access("Vendor or Staff", TokenPolicy.REQUIRED, roles=frozenset({"vendor", "staff"}))
+VENDOR_OR_STAFF_OR_DELETING = replace(
+    VENDOR_OR_STAFF, name="Vendor or Staff, also while the deletion is pending", open_while_deleting=True
+)
 STAFF = Access("Staff", TokenPolicy.REQUIRED, roles=frozenset({"staff"}))
 STAFF_AAL2 = replace(STAFF, name="Staff (AAL2)", aal2=True)
 
@@ -141,6 +159,8 @@ PROPOSAL_STAFF_AAL2 = _staff_with(MANAGE_PLATFORM, MANAGE_FINANCES, aal2=True)
 PRODUCT_STAFF = _staff_with(MANAGE_PRODUCTS)
 CHAT_STAFF = _staff_with(MANAGE_SUPPORT, MANAGE_PRODUCTS)
 SUPPORT_STAFF = _staff_with(MANAGE_SUPPORT)
+COMPLIANCE_STAFF = _staff_with(MANAGE_COMPLIANCE)
+COMPLIANCE_STAFF_AAL2 = _staff_with(MANAGE_COMPLIANCE, aal2=True)
 AUDIT_STAFF = _staff_with(VIEW_AUDIT)
 USER_STAFF = _staff_with(MANAGE_USERS)
 # The type of the reported content decides which of these permissions is necessary.
@@ -150,7 +170,7 @@ VENDOR_STAFF = _staff_with(MANAGE_VENDORS)
 
 
 VENDOR_OR_FINANCE_AAL2 = replace(
-    VENDOR_OR_STAFF, name="Vendor, or Staff (canManageFinances, AAL2)", for_staff=FINANCE_AAL2
+    VENDOR_OR_STAFF_OR_DELETING, name="Vendor, or Staff (canManageFinances, AAL2)", for_staff=FINANCE_AAL2
 )
 
 

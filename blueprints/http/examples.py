@@ -11,6 +11,7 @@ from blueprints.http.field_docs import OTHER_ID, SharedDoc, describe_field
 from blueprints.http.fields import snake_case
 from blueprints.http.idempotency import IDEMPOTENCY_KEY_HEADER
 from marketplace.identity.permissions import (
+    MANAGE_COMPLIANCE,
     MANAGE_DISPUTES,
     MANAGE_FINANCES,
     MANAGE_ORDERS,
@@ -137,11 +138,13 @@ _OFFICERS = {
     MANAGE_USERS: "admin",
     MANAGE_VENDORS: "moderator",
     VIEW_AUDIT: "compliance",
+    MANAGE_COMPLIANCE: "compliance",
 }
 
 
 # Operations that need another person, or a person in a particular state.
 _PERSONAS = {
+    "account-deletion.request_account_deletion": "suspended",
     "account-status.submit_appeal": "restricted",
     "applications.submit_application": "buyer2",
     "applications.get_own_application": "vendor2",

@@ -23,6 +23,8 @@ REQUEST_LINE_TOO_LONG = "The URL is too long. Send at most 8,000 bytes."
 HEADERS_TOO_LARGE = "The headers are too large. Send at most 64 headers, each of at most 8,000 bytes."
 METHOD_NOT_ALLOWED = "This resource does not support {method}. Use one of the methods in the Allow header."
 
+SIGN_IN_AGAIN = "Sign in again, then repeat the request within 15 minutes."
+
 # Failures of the service
 INTERNAL_ERROR = (
     "An unexpected error occurred and was reported. If it persists, contact support and quote correlationId."

@@ -8,6 +8,7 @@ from flask import Response
 
 from blueprints.http import (
     AUTHENTICATED,
+    AUTHENTICATED_OR_DELETING,
     MAX_CSV_ROWS,
     Context,
     ContractBlueprint,
@@ -143,7 +144,11 @@ def parse_callback_url(ctx: Context, body: dict[str, Any]) -> str | None:
 
 
 @bank_area.get(
-    "/banks", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=BankView(many=True), phased=True
+    "/banks",
+    auth=AUTHENTICATED_OR_DELETING,
+    limit=SharedLimit.CALLER_TIER,
+    reply=BankView(many=True),
+    phased=True,
 )
 def list_banks(ctx: Context) -> list[Bank]:
     """List the supported banks with codes, by name."""
@@ -151,7 +156,8 @@ def list_banks(ctx: Context) -> list[Bank]:
 
 
 @bank_area.post(
-    "/bank/resolve", auth=AUTHENTICATED, limit="10/minute", body=ResolveBankAccount, reply=ResolvedBankAccount,
+    "/bank/resolve", auth=AUTHENTICATED_OR_DELETING, limit="10/minute", body=ResolveBankAccount,
+    reply=ResolvedBankAccount,
     phased=True,
     raises=(banks.UnknownBankAccountError,),
 )  # fmt: skip
@@ -184,7 +190,7 @@ def create_virtual_account(ctx: Context, body: dict[str, Any]) -> FinalPhase:
 
 @statement_area.get(
     "",
-    auth=AUTHENTICATED,
+    auth=AUTHENTICATED_OR_DELETING,
     limit=SharedLimit.CALLER_TIER,
     query=LedgerEntryQuery,
     reply=LedgerEntryView(many=True),

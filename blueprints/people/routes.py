@@ -119,7 +119,7 @@ def suspend_account(ctx: Context, user_id: UUID, body: dict[str, Any]) -> querie
     limit="30/minute",
     body=ReinstateAccount,
     reply=PersonView,
-    raises=_DECISION_ERRORS,
+    raises=(*_DECISION_ERRORS, account_status.DeletionPendingError),
 )
 def reinstate_account(ctx: Context, user_id: UUID, body: dict[str, Any]) -> queries.Person:
     """End the restriction or suspension of a person's account, and show the store again."""

@@ -395,7 +395,7 @@ class OwnAccountStatus(Schema):
         required=True, allow_none=True, metadata=doc("End of the decision; null without a known end.", None)
     )
     allowed = fields.List(
-        Choice(*own_status.ALLOWED_WHILE_BARRED),
+        Choice(*own_status.ALLOWED),
         required=True,
         allow_none=True,
         metadata=doc(

@@ -8,7 +8,12 @@ from typing import Literal
 
 from marketplace.alerts import texts
 from marketplace.alerts.texts import AlertTexts
-from marketplace.identity.permissions import MANAGE_DISPUTES, MANAGE_FINANCES, MANAGE_PLATFORM
+from marketplace.identity.permissions import (
+    MANAGE_COMPLIANCE,
+    MANAGE_DISPUTES,
+    MANAGE_FINANCES,
+    MANAGE_PLATFORM,
+)
 
 AlertIdentifier = Literal[
     "ESCROW_DRIFT",
@@ -42,6 +47,9 @@ AlertIdentifier = Literal[
     "SMS_LIMIT_REACHED",
     "DISPUTES_DUE",
     "DISPUTES_OVERDUE",
+    "DELETION_MONEY_LEFT",
+    "PRIVACY_REQUESTS_DUE",
+    "PRIVACY_REQUESTS_LATE",
 ]
 Severity = Literal["SEV-1", "SEV-2", "SEV-3"]
 # Minutes within which an operator responds, the most severe first.
@@ -114,4 +122,7 @@ ALERT_KINDS: dict[str, AlertKind] = {
     "SMS_LIMIT_REACHED": AlertKind("SEV-2", MANAGE_PLATFORM, texts.SMS_LIMIT_REACHED),
     "DISPUTES_DUE": AlertKind("SEV-3", MANAGE_DISPUTES, texts.DISPUTES_DUE),
     "DISPUTES_OVERDUE": AlertKind("SEV-2", MANAGE_DISPUTES, texts.DISPUTES_OVERDUE),
+    "DELETION_MONEY_LEFT": AlertKind("SEV-3", MANAGE_COMPLIANCE, texts.DELETION_MONEY_LEFT),
+    "PRIVACY_REQUESTS_DUE": AlertKind("SEV-3", MANAGE_COMPLIANCE, texts.PRIVACY_REQUESTS_DUE),
+    "PRIVACY_REQUESTS_LATE": AlertKind("SEV-2", MANAGE_COMPLIANCE, texts.PRIVACY_REQUESTS_LATE),
 }

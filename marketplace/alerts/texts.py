@@ -418,6 +418,38 @@ DISPUTES_OVERDUE = AlertTexts(
     ),
     resolution="Ends when no dispute has passed the time of the stage, or an officer resolves it.",
 )
+DELETION_MONEY_LEFT = AlertTexts(
+    subject="a request to delete an account",
+    meaning=(
+        "A person who asked for the deletion still has money here, after five reminders."
+        " The money blocks the erasure."
+    ),
+    first_step=(
+        "1. Write to the person once more. 2. Without an answer, have finance propose a `wallet_adjustment`"
+        " (`POST /api/platform/proposals`) or stage a payout of the sales. 3. Make the erasure plan again."
+    ),
+    resolution="Ends when the money is gone or the person cancels the deletion, or an officer resolves it.",
+)
+PRIVACY_REQUESTS_DUE = AlertTexts(
+    subject="a kind of requests about personal data: deletion or export",
+    meaning="Requests about personal data are older than 20 days. The law allows 30 days.",
+    first_step=(
+        "1. List the requests: `GET /api/admin/privacy-requests`. 2. Deletion: make a plan"
+        " (`POST /api/privacy/erasure-plans`), clear the blockers, execute the plan. 3. Export: see why the job fails"
+        " (`GET /api/admin/queues`), and ask the person to request another."
+    ),
+    resolution="Ends when no request is older than 20 days, or an officer resolves it.",
+)
+PRIVACY_REQUESTS_LATE = AlertTexts(
+    subject="a kind of requests about personal data: deletion or export",
+    meaning="Requests about personal data are older than 28 days. They are overdue in two days at most.",
+    first_step=(
+        "1. List the requests: `GET /api/admin/privacy-requests`. 2. Deletion: make a plan"
+        " (`POST /api/privacy/erasure-plans`), clear the blockers, execute the plan today. 3. Tell the person of a"
+        " delay and its cause."
+    ),
+    resolution="Ends when no request is older than 28 days, or an officer resolves it.",
+)
 
 # Messages of chat and e-mail: a headline and lines. Filters of mail clients may use the start of a headline.
 RAISED_HEADLINE = "[{severity}] {identifier}: {title}"

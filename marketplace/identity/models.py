@@ -43,6 +43,11 @@ class Profile(Timestamped, Base):
             name="status_code",
         ),
         CheckConstraint("status_until IS NULL OR account_status <> 'active'", name="status_until"),
+        CheckConstraint(
+            "erased_at IS NULL OR (account_status = 'suspended' AND role = 'buyer'"
+            " AND num_nonnulls(email, name, phone, avatar_url, avatar_key, status_reason) = 0)",
+            name="erased",
+        ),
         Index(
             "uq_profiles_verified_phone",
             "phone",
@@ -101,6 +106,38 @@ class Profile(Timestamped, Base):
         comment="Channels on or off by kind of message, where they differ from the defaults",
     )
     revision: Mapped[int] = mapped_column(server_default=text("1"))
+    erased_at: Mapped[datetime | None] = mapped_column(
+        comment="Time at which an erasure began; the profile has stayed as a pseudonym since then"
+    )
+
+
+class DeletionRequest(Entity):
+    """A person's request to delete the account. A person has at most one pending request."""
+
+    __tablename__ = "deletion_requests"
+    __table_args__ = (
+        CheckConstraint("status IN ('pending', 'cancelled', 'executed')", name="status"),
+        CheckConstraint("(status = 'pending') = (ended_at IS NULL)", name="ended_at"),
+        CheckConstraint("grace_ends_at > requested_at", name="grace_ends_at"),
+        Index(
+            "uq_deletion_requests_pending",
+            "user_id",
+            unique=True,
+            postgresql_where=text("status = 'pending'"),
+        ),
+        Index("ix_deletion_requests_user", "user_id", text("id DESC")),
+        Index(
+            "ix_deletion_requests_grace", "grace_ends_at", "id", postgresql_where=text("status = 'pending'")
+        ),
+    )
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
+    status: Mapped[str] = mapped_column(server_default="pending")
+    reason: Mapped[str | None] = mapped_column(info={"personal": "message"})
+    requested_at: Mapped[datetime]
+    grace_ends_at: Mapped[datetime]
+    reminders_sent: Mapped[int] = mapped_column(server_default=text("0"))
+    ended_at: Mapped[datetime | None]
 
 
 class AccountDecision(Entity):

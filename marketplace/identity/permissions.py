@@ -1,5 +1,6 @@
 """The permissions of staff roles, as stored in ``admin_roles``."""
 
+MANAGE_COMPLIANCE = "canManageCompliance"
 MANAGE_DISPUTES = "canManageDisputes"
 MANAGE_FINANCES = "canManageFinances"
 MANAGE_ORDERS = "canManageOrders"
@@ -19,7 +20,7 @@ ALL = (
     MANAGE_SUPPORT,
     MANAGE_USERS,
     MANAGE_VENDORS,
-    "canManageCompliance",
+    MANAGE_COMPLIANCE,
     VIEW_AUDIT,
 )
 

@@ -8,10 +8,11 @@ from uuid import UUID
 from sqlalchemy import bindparam, case, select, text
 from sqlalchemy.orm import Session
 
+from marketplace.identity import texts
 from marketplace.identity.models import AdminRole, Profile
 from marketplace.identity.preferences import Preferences, resolve_preferences
 from marketplace.infra.sql.statements import Prepared, Statement
-from marketplace.kernel.errors import NotFoundError, found
+from marketplace.kernel.errors import AccountErasedError, NotFoundError, found
 from marketplace.kernel.paging import Page, PageRequest, page_of
 
 ROLES = ("buyer", "vendor", "staff")
@@ -30,6 +31,7 @@ class Caller:
     account_status: str
     campus_id: UUID | None
     aal: str
+    is_deletion_pending: bool = False
 
     @property
     def is_staff(self) -> bool:
@@ -52,6 +54,8 @@ _SELECT_CALLER = Prepared(
             "account_status"
         ),
         Profile.campus_id,
+        (Profile.status_code.is_not_distinct_from("deletion_pending")).label("is_deletion_pending"),
+        Profile.erased_at,
         AdminRole.permissions,
     )
     .outerjoin(AdminRole, AdminRole.role == Profile.staff_role)
@@ -66,10 +70,13 @@ def find_caller(session: Session, *, user_id: UUID, aal: str, now: datetime) -> 
     :param aal: the token's assurance level, ``aal1`` or ``aal2``
     :param now: a restriction or suspension ends at ``status_until``
     :return: none if the user has no profile yet
+    :raises AccountErasedError: the person had the personal data erased
     """
     row = _SELECT_CALLER.first(session, user_id=user_id, now=now)
     if row is None:
         return None
+    if row.pop("erased_at") is not None:
+        raise AccountErasedError(texts.ACCOUNT_ERASED)
     permissions = frozenset(row.pop("permissions") or ())
     return Caller(**row, permissions=permissions, aal=aal)
 

@@ -115,6 +115,12 @@ class AccountErasedError(ForbiddenError):
     reason = "account-erased"
 
 
+class RecentSignInRequiredError(ForbiddenError):
+    """The action requires a sign-in of the last minutes."""
+
+    reason = "recent-sign-in-required"
+
+
 class RoleRequiredError(ForbiddenError):
     """The route requires another role."""
 

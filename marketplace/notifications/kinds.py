@@ -68,6 +68,7 @@ _ALL = [
     *_kinds("support", _WITHOUT_SMS, "application_needs_info application_approved application_rejected"),
     *_kinds(None, _SECURITY, "bank_account_changed"),
     *_kinds(None, (PUSH, EMAIL), "export_ready export_failed"),
+    *_kinds(None, _SECURITY, "deletion_requested deletion_cancelled deletion_reminder"),
     *_kinds(None, _SECURITY, "account_restricted account_suspended account_reinstated appeal_decided"),
     *_kinds(None, _OF_STAFF, "staff_role_granted staff_role_revoked payout_batch_staged proposal_filed"),
     *_kinds(None, _OF_STAFF, "support_assigned support_user_replied"),

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.catalog import cache_tags
-from marketplace.identity.models import AccountAppeal, AccountDecision, Profile
+from marketplace.identity.models import AccountAppeal, AccountDecision, DeletionRequest, Profile
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.db import Database
 from marketplace.infra.live_events import END, LiveEvent, publish_after_commit
@@ -23,6 +23,7 @@ from marketplace.people.staff_roles import ensure_not_last_admin
 from marketplace.vendors.models import VendorProfile
 
 RESTRICTED, SUSPENDED = "restricted", "suspended"
+DELETION_PENDING = "deletion_pending"
 ENDINGS = ("expired", "reinstated", "appeal", "replaced")
 _ACTIVE = "active"
 _NOTIFICATIONS = {
@@ -37,6 +38,12 @@ class StatusUnchangedError(ConflictError):
     """The account already has this status."""
 
     reason = "account-status-unchanged"
+
+
+class DeletionPendingError(ConflictError):
+    """The account is restricted because the person wants the account deleted."""
+
+    reason = "deletion-pending"
 
 
 def bar_account(
@@ -57,7 +64,7 @@ def bar_account(
         raise ValidationError.of("until", "Must be in the future.")
     profile = _lock_person(session, user_id=user_id, act=act)
     _end_if_due(session, profile, now=act.now)
-    if profile.account_status == status:
+    if profile.account_status == status and profile.status_code is None:
         raise StatusUnchangedError(texts.STATUS_UNCHANGED.format(status=status))
     before = _snapshot(profile)
     _end_current_decision(session, profile, how="replaced", act=act)
@@ -87,16 +94,51 @@ def reinstate_account(session: Session, *, user_id: UUID, reason: str, act: Act)
     :raises NotFoundError: the person does not exist
     :raises ConflictOfInterestError: the person is the officer
     :raises StatusUnchangedError: the account is active
+    :raises DeletionPendingError: only the person can cancel the deletion of the account
     """
     profile = _lock_person(session, user_id=user_id, act=act)
     _end_if_due(session, profile, now=act.now)
     if profile.account_status == _ACTIVE:
         raise StatusUnchangedError(texts.STATUS_UNCHANGED.format(status=_ACTIVE))
+    if profile.status_code == DELETION_PENDING:
+        raise DeletionPendingError(texts.DELETION_PENDING)
     end_decision(session, profile=profile, how="reinstated", reason=reason, act=act)
+
+
+def restrict_for_deletion(session: Session, *, profile: Profile, act: Act) -> None:
+    """Restrict a locked profile until the deletion is cancelled or executed, and suspend the store.
+
+    A decision of staff about the account stays as it is.
+    """
+    if profile.account_status != _ACTIVE:
+        return
+    before = _snapshot(profile)
+    _set_status(profile, status=RESTRICTED, reason=texts.DELETION_REASON, until=None, now=act.now)
+    profile.status_code = DELETION_PENDING
+    session.flush()
+    _suspend_store(session, profile.id, now=act.now)
+    publish_after_commit(session, LiveEvent(profile.id, END, {"reason": EndReason.ACCOUNT_CHANGED}))
+    _record(session, profile, before=before, reason=None, act=act)
+
+
+def lift_deletion(session: Session, *, profile: Profile, act: Act) -> None:
+    """End the restriction of a locked profile whose deletion was cancelled, and reopen the store.
+
+    A decision of staff about the account stays as it is.
+    """
+    if profile.status_code != DELETION_PENDING:
+        return
+    before = _snapshot(profile)
+    _set_status(profile, status=_ACTIVE, reason=None, until=None, now=act.now)
+    session.flush()
+    _reopen_store(session, profile.id, now=act.now)
+    _record(session, profile, before=before, reason=None, act=act)
 
 
 def end_decision(session: Session, *, profile: Profile, how: str, reason: str | None, act: Act) -> None:
     """Make a locked profile active, reopen the store that was suspended with the account, and notify the person.
+
+    An account whose deletion is pending becomes restricted for the deletion instead.
 
     :param how: ``expired``, ``reinstated`` or ``appeal``
     :param reason: for the audit trail
@@ -105,6 +147,10 @@ def end_decision(session: Session, *, profile: Profile, how: str, reason: str | 
     _end_current_decision(session, profile, how=how, act=act)
     _set_status(profile, status=_ACTIVE, reason=None, until=None, now=act.now)
     session.flush()
+    if _is_deletion_pending(session, profile.id):
+        _record(session, profile, before=before, reason=reason, act=act)
+        restrict_for_deletion(session, profile=profile, act=act)
+        return
     _reopen_store(session, profile.id, now=act.now)
     _record(session, profile, before=before, reason=reason, act=act)
     _notify(
@@ -166,6 +212,13 @@ def _lock_person(session: Session, *, user_id: UUID, act: Act) -> Profile:
         raise ConflictOfInterestError(texts.OWN_ACCOUNT)
     ensure_not_last_admin(session, user_id=user_id)
     return lock_profile(session, user_id=user_id)
+
+
+def _is_deletion_pending(session: Session, user_id: UUID) -> bool:
+    pending = select(DeletionRequest.id).where(
+        DeletionRequest.user_id == user_id, DeletionRequest.status == "pending"
+    )
+    return session.scalar(pending) is not None
 
 
 def _end_current_decision(session: Session, profile: Profile, *, how: str, act: Act) -> None:

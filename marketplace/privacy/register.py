@@ -71,6 +71,9 @@ PERSONAL_TABLES: Mapping[str, PersonalTable] = {
         CONDUCT_RECORDS,
     ),
     "privacy_exports": PersonalTable("profile", _OWN, "Export data.", _LAW, _ERASE, Retention(_YEAR)),
+    "deletion_requests": PersonalTable(
+        "profile", _OWN, "Delete accounts.", _LAW, _RETAIN, Retention(3 * _YEAR, "Proof of the deletion.")
+    ),
     # Conduct
     "account_decisions": PersonalTable(
         "conduct", _OWN, "Restrict and suspend accounts.", _INTEREST, _RETAIN, CONDUCT_RECORDS

@@ -10,6 +10,42 @@ EXPORT_READY_BODY = "You can download the archive for 7 days. Open it with the p
 EXPORT_FAILED_TITLE = "Your data export failed"
 EXPORT_FAILED_BODY = "We could not prepare your data export. Please request a new one."
 
+# Deletion of an account
+DELETION_BLOCKED = "Your account cannot be deleted yet. Finish or cancel the open cases in blockers first."
+DELETION_ALREADY_REQUESTED = "You have already asked for the deletion of this account on {requested}."
+NO_DELETION_PENDING = "No deletion of this account is pending."
+BLOCKER_OPEN_ORDERS = "{count} open orders. Complete or cancel the orders first."
+BLOCKER_OPEN_DISPUTES = "{count} open disputes. Wait for the ruling, or withdraw your own disputes."
+BLOCKER_ESCROW = "{amount} in escrow. The money moves when the orders end."
+BLOCKER_PAYMENTS = "{count} payments are in progress, under review, or disputed by a bank."
+BLOCKER_REFUNDS = "{count} refunds are not final yet."
+BLOCKER_PAYOUTS = "{count} payouts are not final yet."
+BLOCKER_WALLET_MONEY = "{amount} in the wallet. The person can cash it out, or finance can adjust the wallet."
+BLOCKER_PAYABLE_MONEY = "{amount} of sales are not paid out yet. The person can withdraw the amount."
+BLOCKER_STAFF_ROLE = "The account has a staff role. An administrator must revoke the role first."
+BLOCKER_GRACE_PERIOD = "The person can still cancel the deletion. Wait for the end of the grace period."
+
+DELETION_REQUESTED_TITLE = "Your account will be deleted"
+DELETION_REQUESTED_BODY = (
+    "We will delete your account and your data after {date}. You can cancel until then: open Account, then"
+    " Privacy."
+)
+DELETION_REMINDER_TITLE = "Your account will be deleted soon"
+DELETION_REMINDER_BODY = (
+    "We will delete your account and your data after {date}. To keep your account, open Account, then Privacy, and"
+    " cancel the deletion."
+)
+DELETION_MONEY_TITLE = "You still have money here"
+DELETION_MONEY_BODY = "Cash out {amount} before we delete your account. Open Wallet and request a cash-out."
+DELETION_CANCELLED_TITLE = "Your account stays"
+DELETION_CANCELLED_BODY = "You cancelled the deletion. You can use all functions of your account again."
+
+ALERT_MONEY_LEFT = "A person who wants to be deleted has not cashed out"
+ALERT_MONEY_LEFT_RESOLVED = "The money was paid out, or the deletion ended."
+ALERT_REQUESTS_DUE = "Requests about personal data are due soon"
+ALERT_REQUESTS_LATE = "Requests about personal data are almost overdue"
+ALERT_REQUESTS_ON_TIME = "No request is this late now."
+
 # The index of an archive
 INDEX_TITLE = "Your data"
 INDEX_INTRODUCTION = (

@@ -1,6 +1,7 @@
 """Verification of access tokens with the identity provider's published keys or a shared secret (HS256)."""
 
 import hashlib
+import math
 import re
 import threading
 import time
@@ -35,7 +36,8 @@ class TokenClaims:
     """The claims of a valid token. Role and permissions come from the database instead.
 
     ``aal`` is the assurance level: ``aal2`` after two-factor authentication, else ``aal1``.
-    ``expires_at`` is in seconds since 1970, with the leeway for clocks that differ.
+    ``expires_at`` is in seconds since 1970, with the leeway for clocks that differ. ``signed_in_at`` is the time of the
+    sign-in (``auth_time``), else of the token (``iat``), in seconds since 1970; none if the token has neither.
     """
 
     user_id: UUID
@@ -43,6 +45,7 @@ class TokenClaims:
     name: str | None
     aal: str
     expires_at: float
+    signed_in_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,7 @@ class TokenVerifier:
                 name=_read_text_claim(claims.get("name"), 200),
                 aal="aal2" if claims.get("aal") == "aal2" else "aal1",
                 expires_at=int(claims["exp"]) + LEEWAY_SECONDS,
+                signed_in_at=_read_time_claim(claims.get("auth_time", claims.get("iat"))),
             ),
             algorithm,
             key_id,
@@ -195,6 +199,12 @@ class TokenVerifier:
             if key is not None:
                 return key
         raise UnauthorizedError("The bearer token is signed with an unknown key or an unsupported algorithm.")
+
+
+def _read_time_claim(value: Any) -> float | None:
+    """Read a time in seconds since 1970. The claim is optional, so another type counts as missing."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) else None
 
 
 def _read_text_claim(value: Any, max_length: int) -> str | None:

@@ -226,8 +226,8 @@ PRIVACY = (
     Row("GET", "/api/users/me/privacy-exports", ANY_STATUS),
     # The route answers with a link, so no process waits for the archive.
     Row("GET", "/api/users/me/privacy-exports/:id/artifact", ANY_STATUS, "10/hour"),
-    Row("POST", "/api/users/me/request-deletion", ANY_STATUS, "1/day", built=False),
-    Row("POST", "/api/users/me/cancel-deletion", ANY_STATUS, built=False),
+    Row("POST", "/api/users/me/request-deletion", ANY_STATUS, "1/day"),
+    Row("POST", "/api/users/me/cancel-deletion", ANY_STATUS),
     Row("POST", "/api/privacy/erasure-plans", staff_with(COMPLIANCE), "10/minute", built=False),
     Row(
         "POST", "/api/privacy/erasure-executions", staff_with(COMPLIANCE, aal2=True), "5/minute", built=False
@@ -352,6 +352,8 @@ ADDITIONS = (
     Row("GET", "/api/admin/assistant/flagged-threads/:id/messages", staff_with(SUPPORT)),
     Row("POST", "/api/admin/assistant/flagged-threads/:id/review", staff_with(SUPPORT), "60/minute"),
     Row("GET", "/api/admin/assistant/evaluations", staff_with(SUPPORT)),
+    Row("GET", "/api/users/me/deletion-request", ANY_STATUS),
+    Row("GET", "/api/admin/privacy-requests", staff_with("canManageCompliance")),
     Row("GET", "/api/admin/audit-logs", staff_with(AUDIT), "60/minute"),
     Row("GET", "/api/admin/support", staff_with(SUPPORT)),
     Row("GET", "/api/admin/support/duty", staff_with(SUPPORT)),

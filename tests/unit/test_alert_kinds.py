@@ -8,7 +8,12 @@ import pytest
 
 from marketplace.alerts import kinds
 from marketplace.alerts.kinds import ALERT_KINDS, AlertKind
-from marketplace.identity.permissions import MANAGE_DISPUTES, MANAGE_FINANCES, MANAGE_PLATFORM
+from marketplace.identity.permissions import (
+    MANAGE_COMPLIANCE,
+    MANAGE_DISPUTES,
+    MANAGE_FINANCES,
+    MANAGE_PLATFORM,
+)
 from marketplace.kernel.redaction import redact_text
 
 PROJECT = Path(__file__).parents[2]
@@ -35,7 +40,7 @@ def test_each_identifier_has_a_kind() -> None:
 def test_alert_kind_has_severity_permission_and_clear_texts(identifier: str, kind: AlertKind) -> None:
     assert re.fullmatch(r"[A-Z][A-Z0-9_]{2,63}", identifier)
     assert kind.severity in kinds.SEVERITIES
-    assert kind.permission in (MANAGE_DISPUTES, MANAGE_FINANCES, MANAGE_PLATFORM)
+    assert kind.permission in (MANAGE_COMPLIANCE, MANAGE_DISPUTES, MANAGE_FINANCES, MANAGE_PLATFORM)
     for text in (kind.meaning, kind.first_step):
         assert 40 < len(text) < 500
         assert text.endswith(".")

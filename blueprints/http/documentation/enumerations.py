@@ -42,7 +42,11 @@ from marketplace.payouts import states as payout_states
 from marketplace.payouts.batches import detail as batch_detail, queries as batch_queries, staging
 from marketplace.payouts.payees import holds, payout_history
 from marketplace.people import account_status, appeals, own_status
-from marketplace.privacy import exports as privacy_exports
+from marketplace.privacy import (
+    deletion as privacy_deletion,
+    exports as privacy_exports,
+    requests as privacy_requests,
+)
 from marketplace.proposals import states as proposal_states
 from marketplace.proposals.kinds import CHANGES
 from marketplace.reconciliation import classification, queries as reconciliation_queries, resolution, run
@@ -65,7 +69,7 @@ _WORDS: dict[str, Iterable[str]] = {
     "AccountStatus": ACCOUNT_STATUSES,
     "BarredStatus": (account_status.RESTRICTED, account_status.SUSPENDED),
     "DecisionEnding": account_status.ENDINGS,
-    "AllowedFunction": own_status.ALLOWED_WHILE_BARRED,
+    "AllowedFunction": own_status.ALLOWED,
     "AppealStatus": appeals.STATUSES,
     "AppealOutcome": (appeals.ACCEPTED, appeals.REJECTED),
     "DeviceKind": devices.KINDS,
@@ -105,6 +109,8 @@ _WORDS: dict[str, Iterable[str]] = {
     "ReturnStatus": dispute_states.RETURN_STATUSES,
     "ThreadRole": ("user", "assistant"),
     "ExportStatus": privacy_exports.STATUSES,
+    "DeletionStatus": privacy_deletion.STATUSES,
+    "PrivacyRequestKind": privacy_requests.KINDS,
     "FlagReason": assistant_threads.FLAG_REASONS,
     "AssistantPurpose": ("conversation", "session_title", "support_reply", "thread_summary"),
     "SourceKind": ("ticket", "order", "policy"),

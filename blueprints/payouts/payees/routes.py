@@ -6,9 +6,9 @@ from uuid import UUID
 from flask import Response
 
 from blueprints.http import (
-    AUTHENTICATED,
+    AUTHENTICATED_OR_DELETING,
     FINANCE,
-    VENDOR_OR_STAFF,
+    VENDOR_OR_STAFF_OR_DELETING,
     Context,
     ContractBlueprint,
     Idempotency,
@@ -47,7 +47,7 @@ receivables_area = ContractBlueprint("receivables", "/api/payouts", "Debts of ve
 
 
 @area.get(
-    "", auth=VENDOR_OR_STAFF, limit=SharedLimit.CALLER_TIER, query=PayoutQuery, reply=PayoutView(many=True)
+    "", auth=VENDOR_OR_STAFF_OR_DELETING, limit=SharedLimit.CALLER_TIER, query=PayoutQuery, reply=PayoutView(many=True)
 , raises=(PermissionRequiredError,))  # fmt: skip
 def list_payouts(ctx: Context, query: dict[str, Any]) -> TablePage:
     """List payouts: the caller's own payouts, or all payouts for finance."""
@@ -68,7 +68,7 @@ def list_payouts(ctx: Context, query: dict[str, Any]) -> TablePage:
 
 @area.get(
     "/balance",
-    auth=VENDOR_OR_STAFF,
+    auth=VENDOR_OR_STAFF_OR_DELETING,
     limit=SharedLimit.CALLER_TIER,
     query=VendorSelectionQuery,
     reply=VendorBalanceView,
@@ -81,8 +81,8 @@ def get_vendor_balance(ctx: Context, query: dict[str, Any]) -> balances.StoreBal
 
 
 @area.get(
-    "/statement", auth=VENDOR_OR_STAFF, limit="10/minute", query=StatementQuery, reply=StatementView, csv=True,
-    pdf=True,
+    "/statement", auth=VENDOR_OR_STAFF_OR_DELETING, limit="10/minute", query=StatementQuery, reply=StatementView,
+    csv=True, pdf=True,
     raises=(NotFoundError, PermissionRequiredError),
 )  # fmt: skip
 def get_vendor_statement(ctx: Context, query: dict[str, Any]) -> statements.VendorStatement | Response:
@@ -114,7 +114,7 @@ def get_vendor_statement(ctx: Context, query: dict[str, Any]) -> statements.Vend
 
 
 @area.post(
-    "/<uuid:payout_id>/cancel", auth=AUTHENTICATED, limit="10/minute", reply=PayoutView,
+    "/<uuid:payout_id>/cancel", auth=AUTHENTICATED_OR_DELETING, limit="10/minute", reply=PayoutView,
     idempotent=Idempotency.OPTIONAL,
     raises=(IllegalTransitionError, withdrawals.PayoutNotCancellableError),
 )  # fmt: skip

@@ -3,7 +3,14 @@
 from functools import partial
 from typing import Any
 
-from blueprints.http import AUTHENTICATED, Context, ContractBlueprint, FinalPhase, Idempotency, SharedLimit
+from blueprints.http import (
+    AUTHENTICATED_OR_DELETING,
+    Context,
+    ContractBlueprint,
+    FinalPhase,
+    Idempotency,
+    SharedLimit,
+)
 from blueprints.payouts.payees.schemas import (
     BankAccountView,
     CashOutQuery,
@@ -22,7 +29,7 @@ from marketplace.platform.features import FeatureUnavailableError
 area = ContractBlueprint("wallet", "/api/wallet", "The caller's wallet, and cash-outs")
 
 
-@area.get("", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=WalletView)
+@area.get("", auth=AUTHENTICATED_OR_DELETING, limit=SharedLimit.CALLER_TIER, reply=WalletView)
 def get_wallet(ctx: Context) -> balances.WalletBalance:
     """Show the balance of the caller's wallet, and the part that can be paid out.
 
@@ -32,7 +39,10 @@ def get_wallet(ctx: Context) -> balances.WalletBalance:
 
 
 @area.get(
-    "/bank-account", auth=AUTHENTICATED, limit=SharedLimit.CALLER_TIER, reply=BankAccountView(many=True)
+    "/bank-account",
+    auth=AUTHENTICATED_OR_DELETING,
+    limit=SharedLimit.CALLER_TIER,
+    reply=BankAccountView(many=True),
 )
 def list_bank_accounts(ctx: Context) -> list[bank_accounts.OwnAccount]:
     """List the caller's bank accounts for payouts, the current account first."""
@@ -41,7 +51,7 @@ def list_bank_accounts(ctx: Context) -> list[bank_accounts.OwnAccount]:
 
 @area.put(
     "/bank-account",
-    auth=AUTHENTICATED,
+    auth=AUTHENTICATED_OR_DELETING,
     limit="10/minute",
     body=SetBankAccount,
     reply=BankAccountView,
@@ -72,7 +82,7 @@ def set_bank_account(ctx: Context, body: dict[str, Any]) -> FinalPhase:
 
 @area.get(
     "/cash-outs",
-    auth=AUTHENTICATED,
+    auth=AUTHENTICATED_OR_DELETING,
     limit=SharedLimit.CALLER_TIER,
     query=CashOutQuery,
     reply=PayoutView(many=True),
@@ -91,7 +101,7 @@ def list_cash_outs(ctx: Context, query: dict[str, Any]) -> TablePage:
 
 
 @area.post(
-    "/cash-outs", auth=AUTHENTICATED, limit="10/minute", body=RequestPayout, reply=PayoutView, status=201,
+    "/cash-outs", auth=AUTHENTICATED_OR_DELETING, limit="10/minute", body=RequestPayout, reply=PayoutView, status=201,
     idempotent=Idempotency.OPTIONAL,
     raises=(
         FeatureUnavailableError, withdrawals.InsufficientBalanceError, InsufficientFundsError,

@@ -15,6 +15,7 @@ from blueprints.http.contract import Contract
 from blueprints.http.fields import CursorQuery, OffsetOrCursorQuery
 from marketplace.assistant.threads import NewThreadMessage, flag_thread, start_turn
 from marketplace.chat.send import MessageContent, send_to_store
+from marketplace.identity.permissions import MANAGE_COMPLIANCE
 from marketplace.kernel.cursor import encode_cursor
 from marketplace.services import Services
 from marketplace.support.tickets import open_ticket
@@ -41,6 +42,7 @@ class Service:
         self._key, self._client, self._listing = services.settings.cursor_key.encode(), app.test_client(), ""
         self._store = market.store()
         self._vendor, self._officer = bearer(self._store.user_id), bearer(market.staff("admin"))
+        self._compliance = bearer(market.staff("compliance"))
         self._conversation_id = self._open_conversation(services)
         self._ticket_id = self._open_ticket(services)
         self._thread_id = self._flag_thread(services)
@@ -97,7 +99,8 @@ class Service:
         roles = contract.access.roles
         staff = contract.access.permissions or (roles and "staff" in roles)
         query: dict[str, Any] = {"q": uuid4().hex} if path.endswith("/search") else {}
-        return self._client, path, self._officer if staff else self._vendor, query
+        officer = self._compliance if MANAGE_COMPLIANCE in contract.access.permissions else self._officer
+        return self._client, path, officer if staff else self._vendor, query
 
     def cursor(self, position: list[Any]) -> str:
         """Sign a cursor for the last requested listing."""
