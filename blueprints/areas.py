@@ -33,7 +33,11 @@ from blueprints.payouts.reconciliation import routes as reconciliation
 from blueprints.payouts.transfers import routes as transfers
 from blueprints.people import routes as people
 from blueprints.platform import routes as platform
-from blueprints.privacy import deletion_routes as account_deletion, routes as privacy
+from blueprints.privacy import (
+    deletion_routes as account_deletion,
+    erasure_routes as erasures,
+    routes as privacy,
+)
 from blueprints.referrals import routes as referrals
 from blueprints.reports import routes as reports
 from blueprints.reviews import routes as reviews
@@ -87,6 +91,7 @@ AREAS: tuple[ContractBlueprint, ...] = (
     privacy.area,
     account_deletion.area,
     account_deletion.requests_area,
+    erasures.area,
     assistant.area,
     assistant_threads.area,
     assistant_administration.area,

@@ -22,6 +22,7 @@ COMMAND_SUMMARIES = {
     "payouts": "Inspect payout batches, and reconcile with the payment gateway.",
     "audit": "Verify the audit trail.",
     "keys": "Show and rotate the keys of encrypted columns.",
+    "privacy": "Repeat erasures after a restored backup, and verify receipts.",
     "reviews": "Verify and repair the ratings of stores.",
     "periodic": "List, run, pause and reschedule periodic tasks.",
     "queues": "Show the waiting, active and failed work in each queue.",

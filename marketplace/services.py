@@ -21,6 +21,7 @@ from marketplace.providers.gateway.payments import HttpPaymentGateway, PaymentGa
 from marketplace.providers.gateway.records import GatewayRecords, HttpGatewayRecords
 from marketplace.providers.gateway.transfers import HttpTransferGateway, TransferGateway
 from marketplace.providers.identity import TokenVerifier
+from marketplace.providers.identity_accounts import IdentityAccounts, make_identity_accounts
 from marketplace.providers.language_model import LanguageModel, make_language_model
 from marketplace.providers.messaging.alert_channels import (
     AlertChannel,
@@ -43,6 +44,7 @@ class Services:
     cache: Cache
     live_streams: LiveStreams
     token_verifier: TokenVerifier
+    identity_accounts: IdentityAccounts | None
     gateway: PaymentGateway
     transfers: TransferGateway
     gateway_records: GatewayRecords
@@ -88,6 +90,7 @@ class Services:
             cache=cache,
             live_streams=LiveStreams(cache),
             token_verifier=TokenVerifier(settings),
+            identity_accounts=make_identity_accounts(settings),
             gateway=HttpPaymentGateway(settings),
             transfers=HttpTransferGateway(settings),
             gateway_records=HttpGatewayRecords(settings),

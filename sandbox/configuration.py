@@ -254,6 +254,7 @@ def _variables(
         "GATEWAY_SECRET_KEY": own["gateway_secret_key"],
         "IDENTITY_ISSUER": f"{providers}/identity",
         "IDENTITY_AUDIENCE": "campus-marketplace",
+        "IDENTITY_ADMIN_KEY": own["identity_admin_key"],
         "AI_URL": f"{providers}/ai",
         "AI_KEY": own["ai_key"],
         "ASSISTANT_URL": f"{providers}/ai",
@@ -287,6 +288,7 @@ def _variables(
     }
     if not environ.get("IDENTITY_ISSUER"):
         made["IDENTITY_JWKS_URL"] = f"{providers}/identity/.well-known/jwks.json"
+        made["IDENTITY_ADMIN_URL"] = f"{providers}/identity/admin"
     given = {
         name: value
         for name, value in environ.items()
@@ -304,6 +306,7 @@ def _load_secrets(path: Path) -> dict[str, str]:
         "s3_access_key_id": secrets.token_hex(10).upper(),
         "s3_secret_access_key": secrets.token_hex(24),
         "gateway_secret_key": f"sk_test_{secrets.token_hex(20)}",
+        "identity_admin_key": secrets.token_hex(24),
         "ai_key": f"sk_test_{secrets.token_hex(20)}",
         "sms_api_key": f"sk_test_{secrets.token_hex(20)}",
         "messaging_verify_token": secrets.token_hex(16),

@@ -16,7 +16,7 @@ from marketplace.infra.cache import drop_cached
 from marketplace.kernel import queues
 from marketplace.models import metadata
 from marketplace.platform.campuses import campus_list
-from marketplace.privacy import deletion, exports as privacy_exports, requests
+from marketplace.privacy import deletion, erasure, exports as privacy_exports, requests
 from marketplace.proposals import operations as proposals
 from marketplace.services import Services
 from marketplace.webhooks import inbox as webhooks
@@ -120,6 +120,25 @@ def prepare_privacy_export(
         export_id=UUID(payload["exportId"]),
         now=now,
     )
+
+
+@phased_handler(erasure.TOPIC)
+def erase_person(services: Services, payload: dict[str, Any], now: datetime) -> Callable[..., None] | None:
+    """Erase rows and files of a person for some seconds."""
+    return erasure.run_erasure(
+        services.database,
+        stored_files(services),
+        services.identity_accounts,
+        tables=metadata.tables,
+        execution_id=UUID(payload["executionId"]),
+        now=now,
+    )
+
+
+def stored_files(services: Services) -> erasure.StoredFiles:
+    """Return the storage with its buckets."""
+    settings = services.settings
+    return erasure.StoredFiles(services.storage, settings.s3_public_bucket, settings.s3_private_bucket)
 
 
 @periodic(

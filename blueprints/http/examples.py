@@ -60,6 +60,7 @@ _PARAMETERS: Final[dict[str, SharedDoc]] = {
     "dispute_id": SharedDoc("Id of the dispute.", demo_ids.DISPUTE),
     "offer_id": SharedDoc("Id of the settlement offer.", demo_ids.DISPUTE_OFFER),
     "evidence_id": SharedDoc("Id of the evidence.", demo_ids.DISPUTE_EVIDENCE),
+    "execution_id": SharedDoc("Id of the execution of an erasure.", OTHER_ID),
     "export_id": SharedDoc("Id of the export.", demo_ids.PRIVACY_EXPORT),
     "thread_id": SharedDoc("Id of the conversation with the assistant.", demo_ids.ASSISTANT_THREAD),
     "reply_id": SharedDoc("Id of the canned reply.", demo_ids.CANNED_REPLY),

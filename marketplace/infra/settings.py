@@ -322,6 +322,12 @@ class Settings:
     identity_shared_secret: str = _setting(
         "", "The secret of HS256 tokens, at least 32 characters. Required for HS256.", secret=True
     )
+    identity_admin_url: str = _setting(
+        "",
+        "The base URL of the identity provider's administration. `/users/<id>` is added to delete an account.",
+        parse=_parse_http_url,
+    )
+    identity_admin_key: str = _setting("", "The bearer key for IDENTITY_ADMIN_URL.", secret=True)
     ai_url: str = _setting(
         "",
         "The base URL of an OpenAI-compatible API for the moderation of listings. Empty means only the built-in rules.",

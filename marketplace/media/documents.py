@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import IO
@@ -404,6 +405,24 @@ def delete_due_documents(database: Database, storage: ObjectStorage, *, bucket: 
             failure="document not deleted",
         )
     )
+
+
+def erase_documents(
+    database: Database, storage: ObjectStorage, *, bucket: str, document_ids: Sequence[UUID]
+) -> int:
+    """Delete documents now: first the object, then the row. Missing documents are ignored.
+
+    :return: the number of deleted documents
+    :raises ProviderUnavailableError: the storage failed; some documents are left
+    """
+    with database.reading() as session:
+        rows = session.execute(
+            select(PrivateDocument.id, PrivateDocument.key).where(PrivateDocument.id.in_(document_ids))
+        )
+        keys = {row.id: row.key for row in rows}
+    for document_id, key in keys.items():
+        _delete_document(database, storage, bucket=bucket, document_id=document_id, key=key)
+    return len(keys)
 
 
 def _mark_due_documents(session: Session, *, now: datetime) -> dict[UUID, str]:

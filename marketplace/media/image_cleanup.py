@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 import structlog
-from sqlalchemy import func, select, text, update
+from sqlalchemy import func, select, text, true, update
 from sqlalchemy.orm import Session
 
 from marketplace.infra.batches import process_each
@@ -119,16 +119,21 @@ def _mark_for_deletion(
     *,
     image_id: UUID,
     content: str,
-    unused_before: datetime,
+    unused_before: datetime | None,
     is_used_elsewhere: ImageUsageCheck,
 ) -> bool:
-    """Mark an unused image for deletion; delete the row at once if another image shares its objects."""
+    """Mark an unused image for deletion; delete the row at once if another image shares its objects.
+
+    :param unused_before: the latest time since when the image is unused; none for any time
+    """
     LOCK_IMAGE_CONTENT.run(session, content=content)
     # FOR UPDATE conflicts with the lock of a listing that takes the image, and with foreign key checks.
     image = session.scalar(
         select(Image)
         .where(
-            Image.id == image_id, Image.unused_since < unused_before, Image.status.in_(("pending", "ready"))
+            Image.id == image_id,
+            true() if unused_before is None else Image.unused_since < unused_before,
+            Image.status.in_(("pending", "ready")),
         )
         .with_for_update(),
         execution_options={"populate_existing": True},
@@ -144,6 +149,57 @@ def _mark_for_deletion(
     else:
         image.status = "deleting"
     return True
+
+
+def erase_images(
+    database: Database, storage: ObjectStorage, *, bucket: str, owner_id: UUID, now: datetime
+) -> int:
+    """Delete all images of a person, with their objects, also pictures of listings that orders show.
+
+    Images that staff use for promotions stay without the owner. A repeated call resumes an interrupted run.
+
+    :param bucket: the public bucket
+    :return: the number of images whose objects are deleted
+    :raises ProviderUnavailableError: the storage failed; some images are left
+    """
+    erased = 0
+    while True:
+        with database.reading() as session:
+            images = session.execute(
+                select(Image.id, func.coalesce(Image.content_hash, Image.key), Image.status)
+                .where(Image.owner_id == owner_id)
+                .limit(MAX_IMAGES_PER_RUN)
+            ).all()
+        if not images:
+            return erased
+        for image_id, content, status in images:
+            if status in ("pending", "ready"):
+                database.in_transaction(
+                    _mark_for_deletion,
+                    image_id=image_id,
+                    content=content,
+                    unused_before=None,
+                    is_used_elsewhere=lambda *_: False,
+                )
+            erased += _erase_image(database, storage, bucket=bucket, image_id=image_id, now=now)
+
+
+def _erase_image(
+    database: Database, storage: ObjectStorage, *, bucket: str, image_id: UUID, now: datetime
+) -> bool:
+    with database.reading() as session:
+        image = session.get(Image, image_id)
+    if image is None:
+        return False
+    is_condemned = image.status == "deleting"
+    if is_condemned:
+        keys = {image.key, *(rendition["key"] for rendition in image.renditions)}
+        delete_all(storage, bucket=bucket, keys=sorted(keys))
+    with database.transaction() as session:
+        if is_condemned:
+            _mark_deleted(session, image_id=image_id, now=now)
+        session.execute(update(Image).where(Image.id == image_id).values(owner_id=None))
+    return is_condemned
 
 
 def _delete_marked_images(database: Database, storage: ObjectStorage, *, bucket: str, now: datetime) -> int:

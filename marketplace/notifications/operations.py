@@ -47,7 +47,7 @@ _INSERT_NOTIFICATIONS = Prepared(
             CAST(:translations AS text[]), CAST(:links AS text[]), CAST(:causes AS text[]),
             CAST(:subjects AS uuid[])
         ) AS n (user_id, type, title, body, translations, link, cause, subject_id)
-            JOIN profiles p ON p.id = n.user_id
+            JOIN profiles p ON p.id = n.user_id AND p.erased_at IS NULL
         ORDER BY n.user_id, n.cause
         ON CONFLICT (user_id, cause) DO NOTHING
         RETURNING id, user_id, type, title, body, link, created_at, CAST(NULL AS timestamptz) AS read_at
@@ -90,7 +90,7 @@ _INSERT_NOTIFICATION = Prepared(
             coalesce(t.translations -> p.language ->> 1, :body), :link, :cause,
             CAST(:former_contact_id AS uuid), :now, :now
         FROM profiles p CROSS JOIN (SELECT CAST(:translations AS jsonb) AS translations) t
-        WHERE p.id = :user_id
+        WHERE p.id = :user_id AND p.erased_at IS NULL
         ON CONFLICT (user_id, cause) DO NOTHING
         RETURNING id, type, title, body, link, created_at, read_at
         """

@@ -121,6 +121,23 @@ def restrict_for_deletion(session: Session, *, profile: Profile, act: Act) -> No
     _record(session, profile, before=before, reason=None, act=act)
 
 
+def close_account(session: Session, *, profile: Profile, now: datetime) -> None:
+    """Suspend a locked profile and close the store for good, because the person is erased."""
+    _set_status(profile, status=SUSPENDED, reason=None, until=None, now=now)
+    profile.appeal_status = None
+    session.flush()
+    session.execute(
+        update(VendorProfile)
+        .where(VendorProfile.user_id == profile.id)
+        .values(
+            status="closed", suspended_with_owner=False, revision=VendorProfile.revision + 1, updated_at=now
+        ),
+        execution_options={"synchronize_session": False},
+    )
+    drop_cached(session, cache_tags.PRODUCTS, cache_tags.CATEGORIES)
+    publish_after_commit(session, LiveEvent(profile.id, END, {"reason": EndReason.ACCOUNT_CHANGED}))
+
+
 def lift_deletion(session: Session, *, profile: Profile, act: Act) -> None:
     """End the restriction of a locked profile whose deletion was cancelled, and reopen the store.
 

@@ -196,7 +196,10 @@ def prepare_export(
             )
             .returning(PrivacyExport.id)
         )
-        if finished is not None:
+        if finished is None:
+            # The export has failed meanwhile, or the person is erased.
+            documents.release_document(session, document_id=document_id, keep_until=now)
+        else:
             notify(
                 session,
                 user_id=user_id,

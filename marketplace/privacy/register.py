@@ -28,8 +28,10 @@ _OWN_DISPUTES = "SELECT d.id FROM disputes d WHERE d.buyer_id = :user_id OR d.ve
 _OWN_CONVERSATIONS = "SELECT c.id FROM conversations c WHERE c.buyer_id = :user_id OR c.seller_id = :user_id"
 _OWN_INTENTS = "SELECT i.id FROM payment_intents i WHERE i.buyer_id = :user_id"
 _OWN_PAYOUTS = "SELECT p.id FROM payout_transfer_intents p WHERE p.user_id = :user_id"
-_OWN_TICKETS = "SELECT s.id FROM support_tickets s WHERE s.creator_id = :user_id"
 _OWN_CONTACTS = "SELECT c.id FROM support_contacts c WHERE c.profile_id = :user_id"
+_OWN_TICKETS = (
+    f"SELECT s.id FROM support_tickets s WHERE s.creator_id = :user_id OR s.contact_id IN ({_OWN_CONTACTS})"
+)
 _OWN_REVIEWS = f"SELECT r.id FROM reviews r WHERE r.author_id = :user_id OR r.vendor_id IN ({_OWN_STORES})"
 _OWN_THREADS = "SELECT a.id FROM assistant_threads a WHERE a.user_id = :user_id"
 _OWN_PRODUCTS = f"SELECT p.id FROM products p WHERE p.vendor_id IN ({_OWN_STORES})"
@@ -73,6 +75,12 @@ PERSONAL_TABLES: Mapping[str, PersonalTable] = {
     "privacy_exports": PersonalTable("profile", _OWN, "Export data.", _LAW, _ERASE, Retention(_YEAR)),
     "deletion_requests": PersonalTable(
         "profile", _OWN, "Delete accounts.", _LAW, _RETAIN, Retention(3 * _YEAR, "Proof of the deletion.")
+    ),
+    "erasure_plans": PersonalTable(
+        "profile", _OWN, "Erase data.", _LAW, _RETAIN, Retention(7 * _YEAR, "Proof of the erasure.")
+    ),
+    "erasure_executions": PersonalTable(
+        "profile", _OWN, "Erase data.", _LAW, _RETAIN, Retention(7 * _YEAR, "Proof of the erasure.")
     ),
     # Conduct
     "account_decisions": PersonalTable(
@@ -244,7 +252,11 @@ PERSONAL_TABLES: Mapping[str, PersonalTable] = {
     ),
     # Support
     "support_tickets": PersonalTable(
-        "support", "t.creator_id = :user_id", "Answer questions.", _CONTRACT, _ANONYMISE
+        "support",
+        f"t.creator_id = :user_id OR t.contact_id IN ({_OWN_CONTACTS})",
+        "Answer questions.",
+        _CONTRACT,
+        _ANONYMISE,
     ),
     "support_ticket_messages": PersonalTable(
         "support", f"t.ticket_id IN ({_OWN_TICKETS})", "Answer questions.", _CONTRACT, _ANONYMISE
@@ -257,7 +269,7 @@ PERSONAL_TABLES: Mapping[str, PersonalTable] = {
         _ERASE,
     ),
     "support_contacts": PersonalTable(
-        "support", "t.profile_id = :user_id", "Answer messages.", _CONTRACT, _ERASE
+        "support", "t.profile_id = :user_id", "Answer messages.", _CONTRACT, _ANONYMISE
     ),
     "support_contact_messages": PersonalTable(
         "support", f"t.contact_id IN ({_OWN_CONTACTS})", "Answer messages.", _CONTRACT, _ERASE
@@ -383,6 +395,7 @@ OBJECTS: tuple[PersonalKeys, ...] = (
     PersonalKeys("support", "Attachments of tickets.", _ERASE, "with the account"),
     PersonalKeys("messages", "Files of incoming messages.", _ERASE, "with the account"),
     PersonalKeys("exports", "Archives of personal data.", _ERASE, "7 days"),
+    PersonalKeys("erasures", "Receipts of erasures, with the pseudonym.", _RETAIN, "seven years"),
     PersonalKeys("evidence", "Evidence of disputes.", _RETAIN, "seven years"),
     PersonalKeys("evidence-packs", "Evidence for chargebacks.", _RETAIN, "seven years"),
 )

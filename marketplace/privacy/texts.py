@@ -46,6 +46,16 @@ ALERT_REQUESTS_DUE = "Requests about personal data are due soon"
 ALERT_REQUESTS_LATE = "Requests about personal data are almost overdue"
 ALERT_REQUESTS_ON_TIME = "No request is this late now."
 
+# Erasure
+PERSON_NOT_FOUND = "Person not found."
+PLAN_NOT_FOUND = "Plan not found."
+EXECUTION_NOT_FOUND = "Execution not found."
+OWN_ERASURE = "You cannot erase your own data. Ask another officer."
+ALREADY_ERASED = "This person is already erased, or the erasure is running."
+PLAN_HASH_WRONG = "hash is not the hash of this plan. Read the plan again and send its hash."
+PLAN_CHANGED = "The person's data changed since the plan. Make a new plan and check it."
+ERASURE_BLOCKED = "This person cannot be erased yet. Clear the cases in blockers first, then make a new plan."
+
 # The index of an archive
 INDEX_TITLE = "Your data"
 INDEX_INTRODUCTION = (

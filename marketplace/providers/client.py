@@ -108,6 +108,14 @@ class ProviderClient:
         """
         return self._call("POST", path, body=orjson.dumps(body), headers=_JSON_HEADERS | (headers or {}))
 
+    def delete(self, path: str) -> None:
+        """Delete a resource without retries. The body of the response is ignored.
+
+        :raises ProviderRefusedError: the provider refused the request and did nothing
+        :raises ProviderUnavailableError: no response in time; the outcome is unknown
+        """
+        self._call("DELETE", path, read=self._ensure_deleted)
+
     def post_content(self, url: str, content: bytes, *, headers: dict[str, str]) -> None:
         """Post content without retries to a URL whose response has only a status. The URL can be a secret.
 
@@ -213,6 +221,9 @@ class ProviderClient:
             raise self._unavailable_error("response is not JSON") from error
         self._ensure_success(status, body)
         return body
+
+    def _ensure_deleted(self, status: int, _content: bytes) -> None:
+        self._ensure_success(status, None)
 
     def _ensure_success(self, status: int, body: Any) -> None:
         if 400 <= status < 500 and status not in (408, 429):

@@ -64,6 +64,9 @@ class ObjectStorage(Protocol):
     def delete(self, *, bucket: str, key: str) -> None:
         """Delete an object. A missing object is not an error."""
 
+    def list_keys(self, *, bucket: str, prefix: str) -> list[str]:
+        """List the keys of all objects with a prefix, in order."""
+
 
 class S3ObjectStorage:
     """The adapter for AWS S3 and compatible storage. The adapter is thread-safe."""
@@ -173,6 +176,20 @@ class S3ObjectStorage:
         """
         self._call("delete_object", Bucket=bucket, Key=key)
 
+    def list_keys(self, *, bucket: str, prefix: str) -> list[str]:
+        """List the keys of all objects with a prefix, in order.
+
+        :raises ProviderUnavailableError: the storage failed
+        """
+        keys: list[str] = []
+        more: dict[str, str] = {}
+        while True:
+            page = self._call("list_objects_v2", Bucket=bucket, Prefix=prefix, **more)
+            keys += [item["Key"] for item in page.get("Contents", ())]
+            if not page.get("IsTruncated"):
+                return sorted(keys)
+            more = {"ContinuationToken": page["NextContinuationToken"]}
+
     def _call(self, operation: str, **arguments: Any) -> Any:
         # Imported here because most processes never need botocore.
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
@@ -193,7 +210,7 @@ class S3ObjectStorage:
             _log.debug(
                 "storage called",
                 operation=operation,
-                key=arguments["Key"],
+                key=arguments.get("Key", arguments.get("Prefix")),
                 failure=failure,
                 durationMs=round((time.perf_counter() - started) * 1000, 1),
             )

@@ -34,6 +34,7 @@ SETTINGS_HELP = """environment:
   SANDBOX_HANG_SECONDS    duration of a call with the outcome "timeout" (30)
   IDENTITY_AUDIENCE       the aud of access tokens (campus-marketplace)
   CORS_ORIGINS            browser pages that may call the identity provider (empty: none)
+  IDENTITY_ADMIN_KEY      key of the identity provider's administration (empty: no administration)
   AI_KEY                  API key of the AI provider (empty: no key needed)
   SMS_API_KEY             API key of the SMS gateway (empty: any key)
   FCM_CREDENTIALS         JSON key of the service account for native push (empty: a new key)
@@ -99,6 +100,7 @@ def _server(options: argparse.Namespace, environment: Mapping[str, str]) -> Prov
         public_base_url=environment.get("PUBLIC_BASE_URL") or DEFAULT_PUBLIC_BASE_URL,
         public_url=environment.get("SANDBOX_PUBLIC_URL") or None,
         audience=environment.get("IDENTITY_AUDIENCE") or DEFAULT_AUDIENCE,
+        identity_admin_key=environment.get("IDENTITY_ADMIN_KEY", ""),
         ai_key=environment.get("AI_KEY", ""),
         sms_key=environment.get("SMS_API_KEY", ""),
         fcm_credentials=environment.get("FCM_CREDENTIALS", ""),

@@ -157,6 +157,7 @@ class ProvidersServer:
         settle_seconds: float = DEFAULT_SETTLE_SECONDS,
         hang_seconds: float = DEFAULT_HANG_SECONDS,
         webhook_timeout_seconds: float = DEFAULT_WEBHOOK_TIMEOUT_SECONDS,
+        identity_admin_key: str = "",
         ai_key: str = "",
         sms_key: str = "",
         fcm_credentials: str = "",
@@ -173,6 +174,7 @@ class ProvidersServer:
         :param data: directory of the two database files, created when missing
         :param webhook_url: destination of events, by default the webhook of ``public_base_url``
         :param public_base_url: address of the application that uses the providers
+        :param identity_admin_key: the key of the identity provider's administration; empty refuses every request
         :param ai_key: the AI provider's API key; empty means that no key is needed
         :param sms_key: the SMS gateway's API key; empty means that any key is accepted
         :param fcm_credentials: the JSON key of a service account for native push; empty generates a key
@@ -245,6 +247,7 @@ class ProvidersServer:
                 store=self._open_store(data, "identity", IDENTITY_SCHEMA_VERSION),
                 clock=clock,
                 allowed_origins=AllowedOrigins(cors_origins),
+                admin_key=identity_admin_key,
             )
             self._in_flight = InFlight(
                 DispatcherMiddleware(

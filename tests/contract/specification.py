@@ -228,9 +228,9 @@ PRIVACY = (
     Row("GET", "/api/users/me/privacy-exports/:id/artifact", ANY_STATUS, "10/hour"),
     Row("POST", "/api/users/me/request-deletion", ANY_STATUS, "1/day"),
     Row("POST", "/api/users/me/cancel-deletion", ANY_STATUS),
-    Row("POST", "/api/privacy/erasure-plans", staff_with(COMPLIANCE), "10/minute", built=False),
+    Row("POST", "/api/privacy/erasure-plans", staff_with(COMPLIANCE), "10/minute"),
     Row(
-        "POST", "/api/privacy/erasure-executions", staff_with(COMPLIANCE, aal2=True), "5/minute", built=False
+        "POST", "/api/privacy/erasure-executions", staff_with(COMPLIANCE, aal2=True), "5/minute"
     ),
 )  # fmt: skip
 
@@ -353,6 +353,8 @@ ADDITIONS = (
     Row("POST", "/api/admin/assistant/flagged-threads/:id/review", staff_with(SUPPORT), "60/minute"),
     Row("GET", "/api/admin/assistant/evaluations", staff_with(SUPPORT)),
     Row("GET", "/api/users/me/deletion-request", ANY_STATUS),
+    Row("GET", "/api/privacy/erasure-executions/:id", staff_with("canManageCompliance")),
+    Row("GET", "/api/privacy/signing-key", PUBLIC),
     Row("GET", "/api/admin/privacy-requests", staff_with("canManageCompliance")),
     Row("GET", "/api/admin/audit-logs", staff_with(AUDIT), "60/minute"),
     Row("GET", "/api/admin/support", staff_with(SUPPORT)),

@@ -370,6 +370,7 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         "evidence_id": str(uuid4()),
         "thread_id": str(uuid4()),
         "export_id": str(uuid4()),
+        "execution_id": str(uuid4()),
         "reply_id": str(uuid4()),
         "view_id": str(uuid4()),
         "blocked_message_id": str(uuid4()),

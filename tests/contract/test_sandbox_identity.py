@@ -13,6 +13,10 @@ import jwt
 import pytest
 import requests
 
+from marketplace.infra.settings import Settings
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.providers.client import ProviderRefusedError
+from marketplace.providers.identity_accounts import HttpIdentityAccounts
 from sandbox.personas import PERSONAS, UnknownPersonaError, persona_named
 from sandbox.providers.server import ProvidersServer
 
@@ -275,3 +279,37 @@ def test_browser_pages_of_configured_origins_may_use_the_endpoints(tmp_path: Pat
             assert "Authorization" in answer.headers["Access-Control-Allow-Headers"]
             assert answer.headers["Access-Control-Max-Age"] == "600"
             assert "Access-Control-Allow-Origin" not in get(address, headers=stranger).headers
+
+
+class TestAdministration:
+    """Deletion of accounts with the service's adapter."""
+
+    KEY = "the-key-of-the-administration"
+
+    def adapter(self, server: ProvidersServer, key: str = KEY) -> HttpIdentityAccounts:
+        settings = Settings(identity_admin_url=f"{server.identity_issuer}/admin/", identity_admin_key=key)
+        return HttpIdentityAccounts(settings)
+
+    def test_deleted_account_cannot_sign_in(self, tmp_path: Path) -> None:
+        with served(tmp_path, identity_admin_key=self.KEY) as server:
+            self.adapter(server).delete(persona_named("buyer").user_id)
+
+            refused = post(f"{server.identity_issuer}/authorize", data={**parameters(), "persona": "buyer"})
+            assert refused.status_code == 422
+            assert "deleted" in refused.text
+
+    def test_unknown_account_is_no_error(self, tmp_path: Path) -> None:
+        with served(tmp_path, identity_admin_key=self.KEY) as server:
+            self.adapter(server).delete(UUID(int=7))
+
+    def test_wrong_key_is_refused(self, tmp_path: Path) -> None:
+        with (
+            served(tmp_path, identity_admin_key=self.KEY) as server,
+            pytest.raises(ProviderRefusedError, match="401"),
+        ):
+            self.adapter(server, "another").delete(persona_named("buyer").user_id)
+
+    def test_unreachable_provider_is_an_error(self) -> None:
+        settings = Settings(identity_admin_url="http://127.0.0.1:9/admin", identity_admin_key=self.KEY)
+        with pytest.raises(ProviderUnavailableError):
+            HttpIdentityAccounts(settings).delete(UUID(int=7))

@@ -24,10 +24,13 @@ from commands.console.environment import DEFAULT_DATA_DIRECTORY
 from commands.proxy import render_caddyfile
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert
+from marketplace.audit.signatures import sign_document
 from marketplace.infra.db import Database
 from marketplace.infra.encryption import EncryptedText, make_keyring, use_keyring
+from marketplace.infra.settings import load_settings
 from marketplace.kernel.clock import system_clock
 from marketplace.providers.messaging.alert_channels import email_channel_name
+from marketplace.providers.storage import S3ObjectStorage
 from marketplace.webhooks import inbox as webhooks
 from sandbox.configuration import read_layout
 from sandbox.personas import persona_named, persona_names
@@ -407,6 +410,47 @@ def test_keys_rotate_frees_the_old_key(installation: Installation) -> None:
     assert "user_devices.token: 0 (" in installation.ok(
         "keys", "rotate", DATABASE_URL=url, DATA_ENCRYPTION_KEYS=new
     )
+
+
+# --- privacy
+
+
+def test_privacy_reapply_erases_a_person_of_a_restored_backup(
+    installation: Installation, tmp_path: Path
+) -> None:
+    url = installation.create_migrated_database("restored")
+    person = str(uuid4())
+    query(url, "INSERT INTO profiles (id, name) VALUES (%s, 'Zubaida')", person)
+    use_keyring(make_keyring(DATA_ENCRYPTION_KEYS, BLIND_INDEX_KEY))
+    receipt = sign_document(
+        {"kind": "erasure", "userId": person, "tables": [], "finishedAt": "2035-03-05T10:00:00+00:00"}
+    )
+    storage = S3ObjectStorage(load_settings(installation.environment))
+    storage.put(
+        bucket="marketplace-private",
+        key="erasures/of-a-test.json",
+        content=json.dumps(receipt).encode(),
+        content_type="application/json",
+    )
+
+    assert "1 receipts, 1 erasures started." in installation.ok("privacy", "reapply", DATABASE_URL=url)
+    assert "1 receipts, 0 erasures started." in installation.ok("privacy", "reapply", DATABASE_URL=url)
+    assert query(url, "SELECT name, erased_at IS NULL FROM profiles WHERE id = %s", person) == [(None, False)]
+    unreachable = installation.run(
+        "privacy", "reapply", DATABASE_URL=url, S3_ENDPOINT_URL="http://127.0.0.1:9"
+    )
+    fails(unreachable, "S3_ENDPOINT_URL")
+
+    file, key = tmp_path / "receipt.json", tmp_path / "key.pem"
+    key.write_text(installation.ok("privacy", "signing-key"))
+    file.write_text(json.dumps(receipt))
+    assert "The receipt is valid" in installation.ok(
+        "privacy", "verify-receipt", str(file), "--key", str(key)
+    )
+    file.write_text(json.dumps(receipt | {"userId": str(uuid4())}))
+    fails(installation.run("privacy", "verify-receipt", str(file), "--key", str(key)), "signature is wrong")
+    file.write_text("no JSON")
+    fails(installation.run("privacy", "verify-receipt", str(file), "--key", str(key)), "cannot be read")
 
 
 # --- webhooks

@@ -39,8 +39,12 @@ _REPEATABLE_CREATIONS = {
 }
 # The messaging provider sends the installation's own token, which no example can know.
 _HANDSHAKES = {"messaging-webhook.verify_webhook_address"}
-# The demo has no export, which only a worker can prepare, and nobody has asked for a deletion.
-_WITHOUT_ROW = {"privacy.get_privacy_archive", "account-deletion.get_account_deletion"}
+# The demo has no export, which only a worker can prepare, nobody has asked for a deletion, and nobody is erased.
+_WITHOUT_ROW = {
+    "privacy.get_privacy_archive",
+    "account-deletion.get_account_deletion",
+    "erasures.get_erasure_execution",
+}
 # The dispute of the demo is resolved, and an order in dispute would have no other example.
 _OVER = {"disputes.make_offer", "disputes.appeal_ruling", "dispute_evidence.add_evidence"}
 # An e-mail has a token with the installation's own signature, which no example can know.

@@ -62,6 +62,7 @@ ALLOWED_FIELDS = {
     # Officers name another person or a rate.
     "rep-shifts.create_rep_shift": {"user_id"},
     "platform.create_proposal": {"user_id", "commission_bps"},
+    "erasures.make_erasure_plan": {"user_id"},
     # The author of a message is the shopper or the assistant.
     "assistant.write_session_title": {"role"},
     "assistant.stream_answer": {"role"},
@@ -214,6 +215,7 @@ STAFF_PARAMETERS = {
             "reply_id",
             "view_id",
             "entry_id",
+            "execution_id",
         ),
         *(
             "exception_id",

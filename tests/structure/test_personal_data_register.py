@@ -10,6 +10,7 @@ import pytest
 
 from marketplace.models import metadata
 from marketplace.privacy import register
+from marketplace.privacy.erasure_steps import KEPT_COLUMNS, SEALED_COLUMNS, STEPS, ClearColumns, DeleteRows
 from marketplace.privacy.rules import OnErasure
 from tests.support.servers import PROJECT, Addresses
 
@@ -86,3 +87,27 @@ def test_prefixes_of_cache_keys_are_registered() -> None:
     }
     assert used
     assert not {key for key in used if not key.startswith(prefixes)}
+
+
+CLEARED = {(step.table, column) for step in STEPS if isinstance(step, ClearColumns) for column in step.values}
+DELETED = {step.table for step in STEPS if isinstance(step, DeleteRows)}
+FILES = {"images", "private_documents", "privacy_exports"}
+
+
+@pytest.mark.parametrize("table", sorted(register.PERSONAL_TABLES))
+def test_erasure_covers_each_personal_column(table: str) -> None:
+    action = register.PERSONAL_TABLES[table].on_erasure
+    kept = KEPT_COLUMNS.get(table, frozenset()) | SEALED_COLUMNS.get(table, frozenset())
+    left = {
+        column
+        for column in PERSONAL[table]
+        if (table, column) not in CLEARED
+        and table not in DELETED | {"profiles"} | FILES
+        and column not in kept
+    }
+
+    assert not left
+    assert not kept or action is OnErasure.RETAIN
+    assert kept <= set(PERSONAL[table])
+    if action is OnErasure.ERASE:
+        assert table in DELETED | FILES

@@ -58,6 +58,8 @@ SQL_BUILDERS = {
     "marketplace.orders.admin_table._count_statement": "takes names of _CONDITIONS",
     "marketplace.orders.admin_table._ids_statement": "takes names of _CONDITIONS and of sort columns",
     "marketplace.orders.transitions._transition_statement": "takes columns that the transitions' code names",
+    "marketplace.privacy.erasure._read_keys": "takes conditions of the steps",
+    "marketplace.privacy.erasure_plans._count_rows": "takes names and conditions of the register",
     "marketplace.payouts.payees.payout_history._build_page_statement": "called at import with constants",
     "marketplace.privacy.archive._read_rows": "takes conditions of the register",
 }

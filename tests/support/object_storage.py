@@ -39,6 +39,11 @@ class InMemoryStorage:
         self.deleted.append(key)
         self.objects.pop(key, None)
 
+    def list_keys(self, *, bucket: str, prefix: str) -> list[str]:
+        self._answer()
+        assert bucket in _BUCKETS
+        return sorted(key for key in self.objects if key.startswith(prefix))
+
     def signed_link(self, *, bucket: str, key: str, seconds: int, download_name: str | None = None) -> str:
         assert bucket == "marketplace-private"
         assert key in self.objects or key in self.announced

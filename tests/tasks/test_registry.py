@@ -94,6 +94,7 @@ def test_dispatcher_has_a_handler_for_each_stored_topic() -> None:
         "order.refunded-in-full",
         "payout.ask",
         "payout.send",
+        "privacy.erasure-started",
         "privacy.export-requested",
         "product.screen",
         "promotion.turn",

@@ -102,7 +102,7 @@ def test_documented_commands_exist(path: Path) -> None:
     for line in code_of(path.read_text(encoding="utf-8")):
         for target in re.findall(r"(?<!\S)make ([a-z-]+)", line):
             assert target in targets, line
-        for group, command in re.findall(r"(?:^|[\s/(])marketplace ([a-z]+)(?: ([a-z]+))?", line):
+        for group, command in re.findall(r"(?:^|[\s/(])marketplace ([a-z]+)(?: ([a-z][a-z-]+))?", line):
             found = marketplace.get_command(context, group)
             assert found is not None, line
             if command and isinstance(found, click.Group):

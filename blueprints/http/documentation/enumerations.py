@@ -43,10 +43,13 @@ from marketplace.payouts.batches import detail as batch_detail, queries as batch
 from marketplace.payouts.payees import holds, payout_history
 from marketplace.people import account_status, appeals, own_status
 from marketplace.privacy import (
+    blockers as privacy_blockers,
     deletion as privacy_deletion,
+    erasure as privacy_erasure,
     exports as privacy_exports,
     requests as privacy_requests,
 )
+from marketplace.privacy.rules import OnErasure
 from marketplace.proposals import states as proposal_states
 from marketplace.proposals.kinds import CHANGES
 from marketplace.reconciliation import classification, queries as reconciliation_queries, resolution, run
@@ -110,6 +113,9 @@ _WORDS: dict[str, Iterable[str]] = {
     "ThreadRole": ("user", "assistant"),
     "ExportStatus": privacy_exports.STATUSES,
     "DeletionStatus": privacy_deletion.STATUSES,
+    "ErasureBlockerKind": privacy_blockers.BLOCKERS,
+    "ErasureAction": tuple(str(action) for action in OnErasure),
+    "ErasureStatus": privacy_erasure.STATUSES,
     "PrivacyRequestKind": privacy_requests.KINDS,
     "FlagReason": assistant_threads.FLAG_REASONS,
     "AssistantPurpose": ("conversation", "session_title", "support_reply", "thread_summary"),

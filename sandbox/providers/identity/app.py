@@ -1,10 +1,13 @@
 """The identity provider's application: discovery, keys, sign-in flow, and tokens for scripts."""
 
+import hmac
+from uuid import UUID
+
 import structlog
 from flask import Flask, Response, jsonify, request
 from werkzeug.exceptions import HTTPException
 
-from sandbox.personas import UnknownPersonaError, persona_named, persona_names
+from sandbox.personas import PERSONAS, UnknownPersonaError, persona_named, persona_names
 from sandbox.providers import fields
 from sandbox.providers.identity import flow, keys, tokens
 from sandbox.providers.identity.context import Identity
@@ -151,6 +154,17 @@ def _serve_scripts(app: Flask, identity: Identity) -> None:
                 "expires_in": max(0, left),
             }
         )
+
+    @app.delete("/admin/users/<uuid:user_id>")
+    def delete_account(user_id: UUID) -> Response | tuple[Response, int]:
+        """Delete an account, which can no longer sign in. Tokens that are already issued stay valid."""
+        given = request.headers.get("Authorization", "")
+        if not identity.admin_key or not hmac.compare_digest(given, f"Bearer {identity.admin_key}"):
+            return jsonify({"error": "unauthorized", "error_description": "The key is wrong"}), 401
+        if user_id not in {persona.user_id for persona in PERSONAS} - identity.deleted_accounts:
+            return jsonify({"error": "not_found", "error_description": "The account does not exist"}), 404
+        identity.deleted_accounts.add(user_id)
+        return jsonify({"deleted": str(user_id)})
 
     @app.errorhandler(UnknownPersonaError)
     def answer_unknown(error: UnknownPersonaError) -> tuple[Response, int]:

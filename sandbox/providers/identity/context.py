@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from flask import current_app
 
@@ -21,6 +22,8 @@ class Identity:
     :param audience: the ``aud`` of access tokens
     :param application_url: the address of the application; redirects may go there or to this machine
     :param allowed_origins: the browser pages that may read responses
+    :param admin_key: the bearer key of the administration; empty refuses every request
+    :param deleted_accounts: accounts that cannot sign in until the next start
     """
 
     issuer: str
@@ -29,6 +32,8 @@ class Identity:
     store: Store
     clock: Clock
     allowed_origins: AllowedOrigins = field(default_factory=lambda: AllowedOrigins(()))
+    admin_key: str = ""
+    deleted_accounts: set[UUID] = field(default_factory=set)
 
     def may_lead_to(self, address: str) -> bool:
         """Return whether redirects to an address are allowed: only to the application or to this machine."""

@@ -120,6 +120,8 @@ def sign_in() -> BaseResponse:
         persona = persona_named(request.form.get("persona", ""))
     except UnknownPersonaError:
         return _choice_page(wanted, message="Choose a persona to sign in.", status=422)
+    if persona.user_id in identity.deleted_accounts:
+        return _choice_page(wanted, message="This account was deleted. Choose another persona.", status=422)
     code = secrets.token_urlsafe(32)
     now = identity.clock().timestamp()
     with identity.store.transaction() as connection:

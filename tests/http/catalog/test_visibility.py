@@ -117,6 +117,7 @@ NOT_LISTINGS = {
     "/api/campuses",  # likewise
     "/api/campuses/<string:campus_id>/hubs",  # likewise
     "/api/status",  # likewise
+    "/api/privacy/signing-key",  # likewise
     "/api/notifications/unsubscribe",  # likewise
     "/api/vendors/profile/<uuid:vendor_id>",  # likewise
     "/api/vendors/slug/<string:slug>/available",  # likewise

@@ -375,7 +375,7 @@ class TestDueDates:
     def test_other_staff_may_not_see_requests(self, shop_client: ShopClient, role: str) -> None:
         assert_problem(shop_client.get(OPEN_REQUESTS, shop_client.officer(role)), 403, "AUTH_FORBIDDEN")
 
-    def test_alerts_come_after_20_and_28_days_and_end(
+    def test_alerts_come_after_20_and_28_days(
         self, shop_client: ShopClient, signed_in: Bearer, person: UUID, own_database: Database
     ) -> None:
         database = own_database

@@ -184,7 +184,7 @@ def test_job_begins_anew_after_a_crash_with_the_same_passphrase(exports: Exports
         assert session.scalar(select(PrivacyExport.nonce).where(PrivacyExport.id == UUID(made["id"]))) is None
 
 
-def test_storage_that_is_down_leaves_the_export_in_progress(exports: Exports) -> None:
+def test_unavailable_storage_leaves_the_export_in_progress(exports: Exports) -> None:
     person = exports.person()
     made = exports.request(person).json["data"]
 
@@ -213,7 +213,7 @@ def test_archive_expires_and_is_deleted(exports: Exports, clock: MovableClock) -
     assert exports.request(person).status_code == 201
 
 
-def test_export_that_is_never_ready_fails_with_a_notification(exports: Exports, clock: MovableClock) -> None:
+def test_late_export_fails_with_a_notification(exports: Exports, clock: MovableClock) -> None:
     person = exports.person()
     made = exports.request(person).json["data"]
     exports.database.in_transaction(expire_exports, now=NOW + DEADLINE)
