@@ -7,6 +7,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from marketplace.audit import anchors, archives
 from marketplace.catalog import cache_tags
 from marketplace.idempotency import operations as idempotency
 from marketplace.identity import phone_verification
@@ -120,6 +121,19 @@ def prepare_privacy_export(
         export_id=UUID(payload["exportId"]),
         now=now,
     )
+
+
+@periodic(
+    "anchor-audit-trail",
+    queue=queues.ESCROW_RECONCILIATION,
+    schedule="5 * * * *",
+    purpose="Write the signed anchor of the day, and archive finished months of the audit trail",
+)
+def anchor_audit_trail(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
+    """Write the anchor of the day, and archive finished months."""
+    bucket = services.settings.s3_private_bucket
+    anchors.write_anchor(services.database, services.storage, bucket=bucket, now=now)
+    return archives.archive_months(services.database, services.storage, bucket=bucket, now=now)
 
 
 @phased_handler(erasure.TOPIC)

@@ -8,7 +8,6 @@ from flask import Response
 from blueprints.audit.schemas import AuditLogEntry, AuditLogQuery
 from blueprints.http import AUDIT_STAFF, MAX_CSV_ROWS, Context, ContractBlueprint, csv_response, wants_csv
 from marketplace.audit import table
-from marketplace.audit.models import AuditLog
 from marketplace.kernel.paging import TablePage
 
 area = ContractBlueprint("audit-administration", "/api/admin/audit-logs", "The audit trail, for staff")
@@ -41,7 +40,7 @@ def list_audit_logs(ctx: Context, query: dict[str, Any]) -> TablePage | Response
     )
 
 
-def _flatten(entry: AuditLog) -> dict[str, Any]:
+def _flatten(entry: table.AuditEntry) -> dict[str, Any]:
     row = {name: getattr(entry, name) for name in _CSV_COLUMNS}
     for name in ("before", "after"):
         row[name] = None if row[name] is None else orjson.dumps(row[name]).decode()

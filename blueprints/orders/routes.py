@@ -1,6 +1,5 @@
 """Routes of orders: place, accept, ship, cancel, and release escrow."""
 
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -42,7 +41,6 @@ from marketplace.kernel.paging import Page, TablePage, TableRequest
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import InsufficientFundsError
 from marketplace.orders import admin_table, operations, queries
-from marketplace.orders.models import OrderEvent
 from marketplace.orders.placing.order_validation import (
     InsufficientStockError,
     OtherCampusError,
@@ -60,6 +58,7 @@ from marketplace.orders.placing.place_order import (
     WalletUse,
     place_order as place_one_order,
 )
+from marketplace.orders.trail import TrailEntry
 from marketplace.payments.intents.lifecycle import NotPayableError, check_out
 from marketplace.payments.money_trail.build import MoneyTrail, build_money_trail
 from marketplace.payments.refunds import order_cancellation
@@ -217,7 +216,7 @@ def list_order_items(ctx: Context, order_id: UUID) -> list[queries.OrderLineView
     limit=SharedLimit.CALLER_TIER,
     reply=OrderEventView(many=True),
 )
-def list_order_events(ctx: Context, order_id: UUID) -> Sequence[OrderEvent]:
+def list_order_events(ctx: Context, order_id: UUID) -> list[TrailEntry]:
     """List an order's events, the earliest first."""
     return queries.list_order_events(ctx.session, order_id=order_id, caller=ctx.user)
 

@@ -64,7 +64,7 @@ class ErasureBlocker(Schema):
         metadata=doc("Money in kobo; null for cases without money.", None),
     )
     detail = fields.String(
-        required=True, metadata=doc("Next step.", "1 open orders. Complete or cancel the orders first.")
+        required=True, metadata=doc("Next step.", "Open orders: 1. Complete or cancel the orders first.")
     )
 
 

@@ -1,6 +1,6 @@
-"""Table of the audit trail."""
+"""Tables of the audit trail, of its anchors and archives, and of the keys of sealed values."""
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
@@ -8,6 +8,9 @@ from sqlalchemy import BigInteger, Identity, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.infra.db import Base
+from marketplace.infra.encryption import EncryptedText
+
+PERSON_SECRET = EncryptedText("person_keys.secret")
 
 
 class AuditLog(Base):
@@ -35,3 +38,39 @@ class AuditLog(Base):
     after: Mapped[dict[str, Any] | None]
     previous_hash: Mapped[str]
     hash: Mapped[str]
+
+
+class AuditAnchor(Base):
+    """A written anchor: the last row at some time of a day."""
+
+    __tablename__ = "audit_anchors"
+
+    day: Mapped[date] = mapped_column(primary_key=True)
+    last_id: Mapped[int]
+    last_hash: Mapped[str]
+    written_at: Mapped[datetime]
+
+
+class AuditArchive(Base):
+    """An archived month, with the last row of its file."""
+
+    __tablename__ = "audit_archives"
+
+    month: Mapped[date] = mapped_column(primary_key=True, comment="First day of the month")
+    last_id: Mapped[int]
+    last_hash: Mapped[str]
+    row_count: Mapped[int]
+    sha256: Mapped[str] = mapped_column(comment="SHA-256 of the file, in hex")
+    archived_at: Mapped[datetime]
+
+
+class PersonKey(Base):
+    """The key of a person's sealed values. An erasure deletes the row."""
+
+    __tablename__ = "person_keys"
+
+    owner_id: Mapped[UUID] = mapped_column(
+        primary_key=True, comment="A profile, or an id derived from a sender of messages"
+    )
+    secret: Mapped[str] = mapped_column(PERSON_SECRET)
+    created_at: Mapped[datetime]

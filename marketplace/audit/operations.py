@@ -12,10 +12,12 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.models import AuditLog
+from marketplace.audit.person_keys import seal
 from marketplace.infra.sql.statements import Statement
 
 GENESIS_HASH = "0" * 64
-_LATER_COLUMNS = ("request_id", "on_behalf_of_id")
+LATER_COLUMNS = ("request_id", "on_behalf_of_id")
+_FREE_TEXTS = frozenset({"reason", "comment", "note"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +68,20 @@ def record_audit_entry(
 ) -> None:
     """Record an act in the transaction of the act.
 
-    The audit trail stays locked until the transaction ends, and other transactions wait to record an act.
+    The audit trail stays locked until the transaction ends, and other transactions wait to record an act. The address
+    and the client of a person, and free texts about a person, are sealed: an erasure makes them unreadable.
 
     :param action: such as ``webhook.replay``
     :param target_type: the kind of the changed object, such as ``order``
     :param before: the changed fields before the act
     :param after: the changed fields after the act
     """
+    sealed = {
+        "ip_address": _seal_for(session, act.user_id, act.ip_address),
+        "user_agent": _seal_for(session, act.user_id, act.user_agent),
+        "before": _seal_texts(session, before, target_type, target_id),
+        "after": _seal_texts(session, after, target_type, target_id),
+    }
     _LOCK_CHAIN.first(session)
     row = {
         "at": act.now,
@@ -81,17 +90,32 @@ def record_audit_entry(
         "action": action,
         "target_type": target_type,
         "target_id": target_id,
-        "ip_address": act.ip_address,
-        "user_agent": act.user_agent,
         "request_id": act.request_id,
         "on_behalf_of_id": act.on_behalf_of_id,
-        "before": before,
-        "after": after,
+        **sealed,
         "previous_hash": session.scalar(select(AuditLog.hash).order_by(AuditLog.id.desc()).limit(1))
         or GENESIS_HASH,
     }
     session.add(AuditLog(**row, hash=compute_hash(row)))
     session.flush()
+
+
+def _seal_for(session: Session, owner_id: UUID | None, words: str | None) -> str | None:
+    return words if owner_id is None or words is None else seal(session, words, owner_id=owner_id)
+
+
+def _seal_texts(
+    session: Session, fields: dict[str, Any] | None, target_type: str, target_id: str
+) -> dict[str, Any] | None:
+    """Seal free texts about a person, such as the reason of a suspension."""
+    if fields is None or target_type != "profile":
+        return fields
+    return {
+        name: seal(session, value, owner_id=UUID(target_id))
+        if name in _FREE_TEXTS and isinstance(value, str)
+        else value
+        for name, value in fields.items()
+    }
 
 
 def compute_hash(row: Mapping[str, Any]) -> str:
@@ -102,6 +126,6 @@ def compute_hash(row: Mapping[str, Any]) -> str:
     hashed = {
         name: value
         for name, value in row.items()
-        if name not in ("id", "hash") and not (value is None and name in _LATER_COLUMNS)
+        if name not in ("id", "hash") and not (value is None and name in LATER_COLUMNS)
     }
     return hashlib.sha256(orjson.dumps(hashed, option=orjson.OPT_SORT_KEYS | orjson.OPT_UTC_Z)).hexdigest()

@@ -1,7 +1,7 @@
 """The table of the audit trail for staff: newest first, filtered."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
 from marketplace.audit.models import AuditLog
+from marketplace.audit.person_keys import load_keys, unseal_values
 from marketplace.kernel.paging import TablePage, TableRequest
 
 SORTS = ("at",)
@@ -33,6 +34,27 @@ class AuditFilters:
     ends: datetime | None = None
 
 
+@dataclass(frozen=True)
+class AuditEntry:
+    """An entry of the audit trail. Values of erased people are none."""
+
+    id: int
+    at: datetime
+    actor_id: UUID | None
+    actor: str
+    action: str
+    target_type: str
+    target_id: str
+    ip_address: str | None
+    user_agent: str | None
+    request_id: UUID | None
+    on_behalf_of_id: UUID | None
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    previous_hash: str
+    hash: str
+
+
 def list_audit_entries(session: Session, *, filters: AuditFilters, table: TableRequest) -> TablePage:
     """Fetch a page of the audit trail. Ids follow the order of the acts."""
     conditions = _conditions(filters)
@@ -40,12 +62,12 @@ def list_audit_entries(session: Session, *, filters: AuditFilters, table: TableR
     rows = session.scalars(
         _select_sorted(conditions, descending=table.descending).limit(table.limit).offset(table.offset)
     ).all()
-    return TablePage(list(rows), table, total=total)
+    return TablePage(_open(session, rows), table, total=total)
 
 
 def export_audit_entries(
     session: Session, *, filters: AuditFilters, descending: bool, limit: int
-) -> Iterator[AuditLog]:
+) -> Iterator[AuditEntry]:
     """Yield the first entries in batches, so a long export needs little memory."""
     conditions = _conditions(filters)
     position: list[ColumnElement[bool]] = []
@@ -56,13 +78,29 @@ def export_audit_entries(
                 min(left, _EXPORT_BATCH_SIZE)
             )
         ).all()
-        yield from rows
+        yield from _open(session, rows)
         if len(rows) < _EXPORT_BATCH_SIZE:
             return
         left -= len(rows)
         last = rows[-1].id
         position = [AuditLog.id < last if descending else AuditLog.id > last]
         session.expunge_all()
+
+
+def _open(session: Session, rows: Sequence[AuditLog]) -> list[AuditEntry]:
+    """Unseal the values of entries, whose keys are loaded in one query."""
+    load_keys(session, (words for row in rows for words in _sealed_texts(row)))
+    return [
+        AuditEntry(
+            **{field.name: unseal_values(session, getattr(row, field.name)) for field in fields(AuditEntry)}
+        )
+        for row in rows
+    ]
+
+
+def _sealed_texts(row: AuditLog) -> Iterator[str]:
+    values = [row.ip_address, row.user_agent, *(row.before or {}).values(), *(row.after or {}).values()]
+    return (value for value in values if isinstance(value, str))
 
 
 def _select_sorted(conditions: list[ColumnElement[bool]], *, descending: bool) -> Select[AuditLog]:

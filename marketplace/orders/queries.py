@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import select, text
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.identity.queries import Caller
@@ -16,8 +16,8 @@ from marketplace.kernel.errors import AccountNotActiveError, NotFoundError
 from marketplace.kernel.money import format_decimal
 from marketplace.kernel.paging import Page, PageRequest, page_of
 from marketplace.orders import states, texts
-from marketplace.orders.models import OrderEvent
 from marketplace.orders.pin import delivery_pin
+from marketplace.orders.trail import TrailEntry, list_trail
 
 
 @dataclass(frozen=True)
@@ -416,15 +416,13 @@ def list_order_items(
     return order.build_lines(media_base_url)
 
 
-def list_order_events(session: Session, *, order_id: UUID, caller: Caller) -> Sequence[OrderEvent]:
+def list_order_events(session: Session, *, order_id: UUID, caller: Caller) -> list[TrailEntry]:
     """List an order's events, the earliest first.
 
     :raises NotFoundError: the order does not exist, or is hidden from the caller
     """
     fetch_order_with_roles(session, order_id=order_id, caller=caller)
-    return session.scalars(
-        select(OrderEvent).where(OrderEvent.order_id == order_id).order_by(OrderEvent.id)
-    ).all()
+    return list_trail(session, order_id=order_id)
 
 
 _SELECT_ORDER = Prepared(text(f"{_SELECT_ORDER_SQL} WHERE o.id = :order_id"), row=OrderRow)

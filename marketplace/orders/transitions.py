@@ -12,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.audit.person_keys import seal
 from marketplace.infra import outbox
 from marketplace.infra.sql.statements import Prepared, Row
 from marketplace.kernel import queues
@@ -315,7 +316,7 @@ def _write_transition(
         trigger=trigger,
         actor=actor.role,
         actor_id=actor.id,
-        note=note,
+        note=_seal_note(session, note, actor),
         now=now,
         **values,
     )
@@ -327,6 +328,13 @@ def _write_transition(
             payload={"buyerId": str(order.buyer_id)},
             due_at=now,
         )
+
+
+def _seal_note(session: Session, note: str | None, actor: Actor) -> str | None:
+    """Seal the note of a buyer or vendor. Notes of staff explain decisions and stay readable after an erasure."""
+    if note is None or actor.id is None or actor.role not in ("buyer", "vendor"):
+        return note
+    return seal(session, note, owner_id=actor.id)
 
 
 _COUNT_COMPLETED = "completed_orders = v.completed_orders + 1"

@@ -13,9 +13,11 @@ import pyzipper
 from sqlalchemy import Table, select, text
 from sqlalchemy.orm import Session
 
+from marketplace.audit.person_keys import unseal_values
 from marketplace.infra.db import allow_long_statements
 from marketplace.media.models import Image, PrivateDocument
 from marketplace.privacy import texts
+from marketplace.privacy.erasure_steps import SEALED_COLUMNS
 from marketplace.privacy.register import PERSONAL_TABLES
 from marketplace.providers.storage import ObjectStorage
 
@@ -125,6 +127,8 @@ def _read_rows(session: Session, table: Table, user_id: UUID) -> Iterator[dict[s
         values = dict(zip(names, row, strict=True))
         if owner and values[owner] != user_id:
             values |= dict.fromkeys(owned)
+        if name in SEALED_COLUMNS:
+            values = unseal_values(session, values)
         yield values
 
 

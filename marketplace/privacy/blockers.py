@@ -86,6 +86,9 @@ _FIND_BLOCKERS = Statement(
                 WHERE i.buyer_id = :user_id AND q.status = 'open'
                 UNION ALL SELECT c.id FROM charge_disputes c JOIN payment_intents i ON i.id = c.intent_id
                 WHERE i.buyer_id = :user_id AND c.status = 'open'
+                UNION ALL SELECT w.id FROM webhook_inbox w
+                    JOIN payment_intents i ON i.reference = w.reference AND i.buyer_id = :user_id
+                WHERE w.status IN ('received', 'retrying', 'dead')
                 UNION ALL SELECT id FROM payment_intents
                 WHERE buyer_id = :user_id AND status IN ('initialized', 'pending')) unclear
             UNION ALL SELECT 'refunds_in_progress', count(*), 0 FROM refunds

@@ -18,6 +18,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
+from marketplace.audit.person_keys import destroy_keys, owner_of_contact
 from marketplace.audit.signatures import is_signed, public_key_pem, sign_document
 from marketplace.idempotency.models import IdempotencyKey
 from marketplace.identity.models import NEW_REFERRAL_CODE, DeletionRequest, ErasedIdentity, Profile
@@ -35,6 +36,7 @@ from marketplace.privacy.erasure_steps import STEPS, ClearColumns, DeleteRows
 from marketplace.privacy.models import ErasureExecution, ErasurePlan, PrivacyExport
 from marketplace.providers.identity_accounts import IdentityAccounts
 from marketplace.providers.storage import ObjectStorage
+from marketplace.support.models import SupportContact
 
 TOPIC = "privacy.erasure-started"
 _FOLDER = "erasures"
@@ -218,6 +220,8 @@ def _begin(session: Session, profile: Profile, execution: ErasureExecution, *, n
     """Close the account, clear the profile, and enqueue the job."""
     session.add(execution)
     session.flush()
+    senders = session.scalars(select(SupportContact.sender).where(SupportContact.profile_id == profile.id))
+    owners = [profile.id, *map(owner_of_contact, senders)]
     _insert_tombstone(session, profile.id, now=now)
     pending = select(DeletionRequest).where(
         DeletionRequest.user_id == profile.id, DeletionRequest.status == "pending"
@@ -227,6 +231,7 @@ def _begin(session: Session, profile: Profile, execution: ErasureExecution, *, n
         end_request(session, request=request, status="executed", now=now)
     close_account(session, profile=profile, now=now)
     _clear_profile(session, profile.id, now=now)
+    destroy_keys(session, owners)
     _enqueue(session, execution.id, now=now)
 
 

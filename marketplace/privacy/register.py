@@ -331,6 +331,7 @@ UNLINKED_TABLES: Mapping[str, str] = {
     "webhook_inbox": "Events of providers, deleted after processing.",
     "processed_webhook_events": "Events of providers, kept for tax and accounting.",
     "dead_letter_webhooks": "Events that failed, until an operator replays or closes them.",
+    "person_keys": "Keys of sealed values of people, deleted by an erasure.",
     "idempotency_keys": "Responses for repeated requests, deleted after a day.",
     "outbox_events": "Ids of rows, deleted after processing.",
 }
@@ -376,6 +377,8 @@ NOT_PERSONAL: Mapping[str, str] = {
     **dict.fromkeys(
         (
             "admin_roles",
+            "audit_anchors",
+            "audit_archives",
             "platform_settings",
             "periodic_tasks",
             "payout_halts",
@@ -395,6 +398,8 @@ OBJECTS: tuple[PersonalKeys, ...] = (
     PersonalKeys("support", "Attachments of tickets.", _ERASE, "with the account"),
     PersonalKeys("messages", "Files of incoming messages.", _ERASE, "with the account"),
     PersonalKeys("exports", "Archives of personal data.", _ERASE, "7 days"),
+    PersonalKeys("audit-anchors", "Ids and hashes of the audit trail.", _RETAIN, "seven years"),
+    PersonalKeys("audit-archive", "Months of the audit trail, with sealed values.", _RETAIN, "seven years"),
     PersonalKeys("erasures", "Receipts of erasures, with the pseudonym.", _RETAIN, "seven years"),
     PersonalKeys("evidence", "Evidence of disputes.", _RETAIN, "seven years"),
     PersonalKeys("evidence-packs", "Evidence for chargebacks.", _RETAIN, "seven years"),

@@ -11,6 +11,7 @@ from sqlalchemy import and_, or_, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from marketplace.audit.person_keys import unseal_bytes
 from marketplace.infra import outbox, wakeups
 from marketplace.infra.db import Database, sqlstate
 from marketplace.infra.sql.statements import Json, Prepared, Statement
@@ -21,6 +22,7 @@ from marketplace.providers.gateway.fields import MalformedGatewayDataError
 from marketplace.webhooks import dead_letters, envelopes, event_handlers, events
 from marketplace.webhooks.events import Event, PermanentEventError, RetryableEventError
 from marketplace.webhooks.models import InboxEvent, ProcessedWebhookEvent
+from marketplace.webhooks.stored_payloads import find_owner, seal_body, seal_payload, stored_event_id
 
 _log = structlog.get_logger(__name__)
 
@@ -171,7 +173,7 @@ _INSERT_PROCESSED_EVENT = Prepared(
 _MARK_FINISHED = Prepared(
     text(
         """
-        UPDATE webhook_inbox SET status = :status, event_type = :event_type, dedupe_id = :dedupe_id,
+        UPDATE webhook_inbox SET status = :status, body = :body, event_type = :event_type, dedupe_id = :dedupe_id,
             reference = :reference, attempts = attempts + 1, last_error = NULL, finished_at = :now WHERE id = :inbox_id
         """
     )
@@ -193,19 +195,22 @@ def apply_event(
     :param delivery: an unfinished row, locked by the caller
     :param last_try: whether an event with an unknown subject is finished instead of retried, where possible
     """
-    body = bytes(delivery.body)
+    body = unseal_bytes(session, bytes(delivery.body))
+    if body is None:
+        raise PermanentEventError("the person of the event is erased")
     if delivery.provider == MESSAGING:
         parts = envelopes.split_envelope(body)
         if len(parts) != 1:
             return _enqueue_envelope_items(session, delivery, parts, now=now)
     event = _PARSERS[delivery.provider](body)
+    owner_id = find_owner(session, event)
     # Of two concurrent deliveries, the second waits here for the first commit, and then counts as a duplicate.
     first = _INSERT_PROCESSED_EVENT.run(
         session,
-        id=event.dedupe_id,
+        id=stored_event_id(event),
         provider=delivery.provider,
         event_type=event.type,
-        payload=Json(event.payload),
+        payload=Json(seal_payload(session, event, owner_id=owner_id)),
         processed_at=now,
     )
     if not first:
@@ -218,8 +223,9 @@ def apply_event(
         session,
         inbox_id=delivery.id,
         status=status,
+        body=seal_body(session, body, owner_id=owner_id),
         event_type=event.type,
-        dedupe_id=event.dedupe_id,
+        dedupe_id=stored_event_id(event),
         reference=event.reference,
         now=now,
     )
@@ -254,6 +260,8 @@ def _enqueue_envelope_items(
         session,
         inbox_id=delivery.id,
         status=status,
+        # The parts have the content.
+        body=b"",
         event_type=envelopes.ENVELOPE,
         dedupe_id=None,
         reference=None,
@@ -293,9 +301,11 @@ def record_failure(
     if parse_body:
         event = _parse_readable_event(delivery.provider, delivery.body)
         delivery.event_type = event.type if event else None
-        delivery.dedupe_id = event.dedupe_id if event else None
+        delivery.dedupe_id = stored_event_id(event) if event else None
         delivery.reference = event.reference if event else None
     if random is None or delivery.attempts > len(RETRY_DELAYS_SECONDS):
+        if parse_body and event is not None:
+            delivery.body = seal_body(session, delivery.body, owner_id=find_owner(session, event))
         dead_letters.move_to_dead_letters(session, delivery=delivery, error=error, now=now)
         return ProcessingResult("dead")
     seconds = RETRY_DELAYS_SECONDS[delivery.attempts - 1] * (1 + RETRY_JITTER * (2 * random() - 1))

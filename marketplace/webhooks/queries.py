@@ -10,6 +10,7 @@ import orjson
 from sqlalchemy import ColumnElement, and_, false, func, or_, select, text, tuple_
 from sqlalchemy.orm import Session
 
+from marketplace.audit.person_keys import unseal_bytes
 from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.errors import ConflictError, NotFoundError
 from marketplace.kernel.paging import Page, PageRequest, page_of
@@ -17,6 +18,7 @@ from marketplace.kernel.redaction import redact_text
 from marketplace.webhooks import texts
 from marketplace.webhooks.events import MAX_ID_LENGTH
 from marketplace.webhooks.models import InboxEvent
+from marketplace.webhooks.stored_payloads import PLAIN_MEMBERS
 
 # A duplicate counts as ignored, like an event without effect.
 STATES: dict[str, tuple[str, ...]] = {
@@ -34,14 +36,6 @@ _MAX_TEXT_LENGTH = 200
 _MAX_ITEMS = 20
 _MAX_FIELDS = 100
 _MAX_DEPTH = 8
-# Fields of a payload that are shown at any depth. None of these identifies a person.
-_SHOWN_FIELDS = frozenset(
-    """
-    event id domain status reference refund_reference transaction_reference transfer_code amount fees currency channel
-    gateway_response source paid_at created_at updated_at settlement orderId checkoutId category due_at
-    resolution object field messaging_product timestamp type
-    """.split()  # noqa: SIM905 - a list of so many quoted words reads worse
-)
 
 
 @dataclass(frozen=True)
@@ -105,7 +99,7 @@ class WebhookEventDetail(WebhookEvent):
             payload = orjson.loads(self.body)
         except orjson.JSONDecodeError:
             return None
-        names = _SHOWN_FIELDS if self.provider == "gateway" else _SHOWN_FIELDS - {"id"}
+        names = PLAIN_MEMBERS if self.provider == "gateway" else PLAIN_MEMBERS - {"id"}
         disclosed = _copy_shown_fields(payload, names)
         return disclosed if isinstance(disclosed, dict) else None
 
@@ -278,14 +272,15 @@ _SELECT_EVENT = Statement(
 
 
 def fetch_event(session: Session, *, inbox_id: UUID) -> WebhookEventDetail:
-    """Fetch a delivery with its body.
+    """Fetch a delivery with its body. The body of an erased person's event is empty.
 
     :raises NotFoundError: the delivery does not exist
     """
     event = _SELECT_EVENT.first(session, inbox_id=inbox_id)
     if event is None:
         raise NotFoundError("Webhook event not found.")
-    return event
+    opened = unseal_bytes(session, event.body)
+    return replace(event, raw_body=memoryview(opened or b""))
 
 
 class SeveralEventsError(ConflictError):

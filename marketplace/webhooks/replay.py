@@ -13,6 +13,7 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
+from marketplace.audit.person_keys import unseal_bytes
 from marketplace.infra import outbox
 from marketplace.infra.db import Database, is_transient
 from marketplace.infra.sql.statements import Statement
@@ -157,7 +158,8 @@ def _attempt_replay(
         with session.begin_nested():
             # The savepoint starts only when the session's connection is requested, which `Statement` does not do.
             session.connection()
-            recorder = ChangeRecorder(session, committed, body=delivery.body)
+            body = unseal_bytes(session, delivery.body)
+            recorder = ChangeRecorder(session, committed, body=body or b"")
             result = inbox.apply_event(
                 session,
                 delivery=delivery,

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -24,6 +25,8 @@ from commands.console.environment import DEFAULT_DATA_DIRECTORY
 from commands.proxy import render_caddyfile
 from marketplace.alerts import kinds
 from marketplace.alerts.operations import raise_alert
+from marketplace.audit import anchors, archives
+from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.audit.signatures import sign_document
 from marketplace.infra.db import Database
 from marketplace.infra.encryption import EncryptedText, make_keyring, use_keyring
@@ -377,7 +380,8 @@ def test_ledger_verify_names_the_inconsistent_rows(installation: Installation) -
 
 
 def test_audit_verify_finds_a_changed_row(installation: Installation) -> None:
-    assert installation.ok("audit", "verify") == "The audit trail is intact.\n"
+    # Another test anchors another trail in the same storage.
+    assert "The audit trail is intact: " in installation.ok("audit", "verify", "--without-anchors")
     url = installation.create_migrated_database("forged")
     query(
         url,
@@ -385,6 +389,46 @@ def test_audit_verify_finds_a_changed_row(installation: Installation) -> None:
         " VALUES (now(), 'x', 'x', 'x', 'x', 'x', 'x')",
     )
     fails(installation.run("audit", "verify", DATABASE_URL=url), "broken at row 1 ")
+
+
+def test_audit_verify_compares_the_anchors_and_the_archives(
+    installation: Installation, tmp_path: Path
+) -> None:
+    url = installation.create_migrated_database("anchored")
+    use_keyring(make_keyring(DATA_ENCRYPTION_KEYS, BLIND_INDEX_KEY))
+    storage = S3ObjectStorage(load_settings(installation.environment))
+    october, november = datetime(2026, 10, 5, tzinfo=UTC), datetime(2026, 11, 5, tzinfo=UTC)
+    database = Database(url, pool_size=1, application_name="tests")
+    database.in_transaction(
+        record_audit_entry, act=Act("operator", october), action="x.y", target_type="x", target_id="1"
+    )
+    assert anchors.write_anchor(database, storage, bucket="marketplace-private", now=november)
+    assert archives.archive_months(database, storage, bucket="marketplace-private", now=november) == 1
+    database.close()
+
+    assert "1 rows" in installation.ok("audit", "verify", DATABASE_URL=url)
+    assert "1 anchors agree" in installation.ok("audit", "verify", DATABASE_URL=url)
+    query(url, "ALTER TABLE audit_logs DISABLE TRIGGER ALL; DELETE FROM audit_logs")
+    fails(installation.run("audit", "verify", DATABASE_URL=url), "was cut off or written again")
+    assert "0 rows" in installation.ok("audit", "verify", "--without-anchors", DATABASE_URL=url)
+    unreachable = installation.run("audit", "verify", DATABASE_URL=url, S3_ENDPOINT_URL="http://127.0.0.1:9")
+    fails(unreachable, "--without-anchors")
+
+    key = tmp_path / "key.pem"
+    key.write_text(installation.ok("privacy", "signing-key"))
+    folder = tmp_path / "archive"
+    folder.mkdir()
+    fails(installation.run("audit", "verify", "--archive", str(folder), "--key", str(key)), "no archives")
+    for name in ("2026-10.json", "2026-10.jsonl.gz"):
+        with (folder / name).open("wb") as file:
+            storage.download(
+                bucket="marketplace-private", key=f"audit-archive/{name}", into=file, max_bytes=10**6
+            )
+    verified = installation.ok("audit", "verify", "--archive", str(folder), "--key", str(key))
+    assert verified == "The archives are intact: 1 months, 1 rows.\n"
+    (folder / "2026-10.jsonl.gz").write_bytes(b"changed")
+    fails(installation.run("audit", "verify", "--archive", str(folder), "--key", str(key)), "was changed")
+    assert "--key" in installation.run("audit", "verify", "--archive", str(folder)).stderr
 
 
 def test_keys_rotate_frees_the_old_key(installation: Installation) -> None:

@@ -13,10 +13,10 @@ from flask.testing import FlaskClient
 
 from blueprints.areas import AREAS
 from marketplace.audit.operations import Act, record_audit_entry
-from marketplace.audit.queries import find_first_broken_link
 from marketplace.infra.db import Database
 from marketplace.kernel.clock import iso
 from marketplace.services import Services
+from tests.support.audit_and_notifications import find_first_broken_link
 from tests.support.checked_client import checked_app
 from tests.support.market import Bearer, Market
 from tests.support.probes import assert_problem, faults

@@ -1,6 +1,7 @@
 """Hostile input in every field of every route: refused without a server error."""
 
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
@@ -13,6 +14,7 @@ from werkzeug.datastructures import MultiDict
 
 from blueprints.areas import contracts
 from blueprints.http.contract import Contract, TokenPolicy
+from marketplace.identity.permissions import MANAGE_COMPLIANCE
 from tests.support.depth import sample
 from tests.support.function_calls import KEYED
 from tests.support.market import Bearer, Market, Store
@@ -118,7 +120,7 @@ class People:
 
     def __init__(self, market: Market, store: Store, bearer: Bearer) -> None:
         self._market, self._store, self._bearer = market, store, bearer
-        self._admin = market.staff("admin")
+        self._admin, self._compliance = market.staff("admin"), market.staff("compliance")
         self._product = market.product(store)
 
     def headers(self, contract: Contract) -> dict[str, str]:
@@ -130,7 +132,9 @@ class People:
         people = {"vendor": self._store.user_id, "staff": self._admin}
         role = "staff" if contract.access.permissions else max(contract.access.roles or {"buyer"})
         person = people.get(role) or self._market.person()
-        return self._bearer(person, aal="aal2") | {"Idempotency-Key": str(uuid4())}
+        if MANAGE_COMPLIANCE in contract.access.permissions:
+            person = self._compliance
+        return self._bearer(person, aal="aal2", auth_time=time.time()) | {"Idempotency-Key": str(uuid4())}
 
     def path(self, contract: Contract) -> str:
         """Return a path with an existing product and store; other ids are unknown."""
@@ -156,7 +160,12 @@ def people(market: Market, store: Store, bearer: Bearer) -> People:
 
 
 def assert_handled(response: Any, description: str) -> None:
-    """Assert that the response is a success or a client error of this service."""
+    """Assert that the response is a success or a client error of this service.
+
+    The tests have no language model, so the assistant refuses valid bodies.
+    """
+    if response.status_code == 503 and "assistant is not available" in response.text:
+        return
     assert response.status_code < 500, f"{description}: {response.text[:300]}"
     assert response.status_code != 401
 

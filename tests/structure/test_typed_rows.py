@@ -38,6 +38,7 @@ UNTYPED_BY_DESIGN = {
     "webhooks.events.Event.payload": _RECEIVED,
     "webhooks.events.load_json": _RECEIVED,
     "webhooks.queries.WebhookEventDetail.payload": _RECEIVED,
+    "webhooks.stored_payloads.seal_payload": "a provider's payload",
 }
 
 

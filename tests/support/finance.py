@@ -8,6 +8,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act
+from marketplace.audit.person_keys import unseal_values
 from marketplace.identity.queries import Caller
 from marketplace.ledger import accounts
 from marketplace.ledger.queries import fetch_balance
@@ -194,7 +195,9 @@ def audit_entries_of(session: Session, target_id: UUID) -> list[tuple[str, dict[
         text("SELECT action, before, after FROM audit_logs WHERE target_id = :id ORDER BY id"),
         {"id": str(target_id)},
     )
-    return [tuple(row) for row in rows]
+    return [
+        (row.action, unseal_values(session, row.before), unseal_values(session, row.after)) for row in rows
+    ]
 
 
 def notification_types_of(session: Session, user_id: UUID) -> list[str]:

@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select, text
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.disputes.models import Dispute
 from marketplace.infra.sql.statements import Statement
-from marketplace.orders.models import OrderEvent
+from marketplace.orders.trail import TrailEntry, list_trail
 
 MAX_MESSAGES = 200
 
@@ -57,7 +57,7 @@ class BoughtListing:
 class DisputeFacts:
     """Facts that the service adds to a dispute."""
 
-    trail: Sequence[OrderEvent]
+    trail: Sequence[TrailEntry]
     pin_deliveries: Sequence[PinDelivery]
     messages: Sequence[ChatExtract]
     listings: Sequence[BoughtListing]
@@ -109,7 +109,7 @@ _SELECT_LISTINGS = Statement(
 
 
 def collect_facts(session: Session, *, dispute: Dispute) -> DisputeFacts:
-    """Collect the facts of a dispute, in four queries."""
+    """Collect the facts of a dispute, in five queries at most."""
     messages: list[dict[str, Any]] = _SELECT_MESSAGES.all(
         session,
         order_id=dispute.order_id,
@@ -117,9 +117,7 @@ def collect_facts(session: Session, *, dispute: Dispute) -> DisputeFacts:
         limit=MAX_MESSAGES,
     )
     return DisputeFacts(
-        trail=session.scalars(
-            select(OrderEvent).where(OrderEvent.order_id == dispute.order_id).order_by(OrderEvent.id)
-        ).all(),
+        trail=list_trail(session, order_id=dispute.order_id),
         pin_deliveries=_SELECT_PIN_DELIVERIES.all(
             session, buyer_id=dispute.buyer_id, order_id=dispute.order_id
         ),

@@ -9,8 +9,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import GENESIS_HASH, Act, record_audit_entry
-from marketplace.audit.queries import find_first_broken_link
 from marketplace.infra.db import sqlstate
+from tests.support.audit_and_notifications import find_first_broken_link
 
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
 RESTRICT_VIOLATION = "23001"

@@ -56,6 +56,7 @@ def test_all_encrypted_columns_are_rotated() -> None:
     names = [encrypted.name for encrypted in key_rotation.list_encrypted_columns(metadata.tables)]
     assert names == [
         "payout_accounts.account_number",
+        "person_keys.secret",
         "phone_codes.phone",
         "transfer_accounts.account_number",
         "user_devices.token",

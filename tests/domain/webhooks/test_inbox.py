@@ -24,6 +24,7 @@ from tests.support.purchases import (
     row_of,
     status_of,
 )
+from tests.support.sealed_payloads import open_payload
 
 
 def no_jitter() -> float:
@@ -85,7 +86,9 @@ def test_processed_event_is_applied_and_recorded(database: Database) -> None:
     assert row.body == event_of(data)
     with database.reading() as session:
         record = row_of(session, "processed_webhook_events", id=name)
-        assert record["payload"]["data"]["customer"] == {"first_name": "Ada"}
+        customer = record["payload"]["data"]["customer"]
+        assert "Ada" not in str(customer)
+        assert open_payload(session, customer) == {"first_name": "Ada"}
         assert record["processed_at"] == NOW
         assert_ledger_is_consistent(session)
 

@@ -9,10 +9,9 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from blueprints.catalog.moderation.schemas import BannedTermView, ModeratedProduct
-from marketplace.audit.queries import find_first_broken_link
 from marketplace.catalog.models import BannedTerm, Product
 from marketplace.infra.db import Database
-from tests.support.audit_and_notifications import audit_of, notifications_of
+from tests.support.audit_and_notifications import audit_of, find_first_broken_link, notifications_of
 from tests.support.market import Bearer, Market, Store
 from tests.support.moderation import screen_by_rules_alone
 from tests.support.product_api import faults_of, ids_of, list_products, listing_body

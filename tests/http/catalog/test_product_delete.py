@@ -10,11 +10,10 @@ from flask.testing import FlaskClient
 
 from blueprints.catalog.moderation.schemas import BulkDeleted
 from blueprints.http.fields import Deleted
-from marketplace.audit.queries import find_first_broken_link
 from marketplace.catalog.models import Product
 from marketplace.catalog.moderation.staff_actions import BULK_DELETION_REASON
 from marketplace.infra.db import Database
-from tests.support.audit_and_notifications import audit_of, notifications_of
+from tests.support.audit_and_notifications import audit_of, find_first_broken_link, notifications_of
 from tests.support.market import Bearer, Market, Store
 from tests.support.product_api import faults_of, ids_of, list_products
 from tests.support.purchases import apply, make_charge, make_intent, make_product, make_shop, place, status_of

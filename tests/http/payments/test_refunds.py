@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 from werkzeug.test import TestResponse
 
+from marketplace.audit.person_keys import unseal
 from marketplace.cart.operations import RequestedItem
 from marketplace.orders import operations as orders
 from marketplace.orders.transitions import SYSTEM, lock_order
@@ -282,7 +283,7 @@ class TestProcessRefund:
         assert (events[-1]["trigger"], events[-1]["actor"]) == ("refund", "staff")
         with shop_client.database.reading() as session:
             audit = row_of(session, "audit_logs", target_id=str(order_id), action="order.refund")
-            assert (audit["ip_address"], audit["actor"]) == ("127.0.0.1", "finance")
+            assert (unseal(session, audit["ip_address"]), audit["actor"]) == ("127.0.0.1", "finance")
             assert_ledger_is_consistent(session)
 
     def test_item_refund_covers_item_price(self, shop_client: ShopClient, officer: dict[str, str]) -> None:

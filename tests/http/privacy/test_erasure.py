@@ -13,6 +13,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import text
 
 from blueprints.areas import AREAS
+from marketplace.audit.person_keys import owner_of_contact, seal, unseal
 from marketplace.audit.signatures import is_signed
 from marketplace.identity.models import DeletionRequest
 from marketplace.infra.db import Database
@@ -198,6 +199,21 @@ class TestErasedData:
         erasures.erase(life.shop.buyer.id)
 
         assert life.evidence_file in erasures.storage.objects
+
+    def test_sealed_values_become_unreadable(self, erasures: Erasures) -> None:
+        life = erasures.life()
+        buyer = life.shop.buyer.id
+        with erasures.database.transaction() as session:
+            sender = session.scalar(
+                text("SELECT sender FROM support_contacts WHERE profile_id = :id"), {"id": buyer}
+            )
+            owners = [buyer, owner_of_contact(str(sender)), life.shop.vendor.id]
+            sealed = [seal(session, "192.0.2.77", owner_id=owner) for owner in owners]
+
+        erasures.erase(buyer)
+
+        with erasures.database.reading() as session:
+            assert [unseal(session, words) for words in sealed] == [None, None, "192.0.2.77"]
 
     def test_erased_person_gets_no_notifications(self, erasures: Erasures) -> None:
         person = erasures.person()

@@ -1,0 +1,220 @@
+"""Anchors and monthly archives of the audit trail, in the storage and verified without the database."""
+
+import gzip
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+
+from marketplace.audit import anchors, archives
+from marketplace.audit.chain import BrokenChainError
+from marketplace.audit.operations import Act, record_audit_entry
+from marketplace.audit.signatures import public_key_pem
+from marketplace.infra.db import Database
+from marketplace.kernel.errors import ProviderUnavailableError
+from tests.support.object_storage import InMemoryStorage
+
+BUCKET = "marketplace-private"
+OCTOBER = datetime(2026, 10, 5, 9, 30, tzinfo=UTC)
+NOVEMBER = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
+DECEMBER = datetime(2026, 12, 1, 0, 5, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _begin_with_an_empty_trail(empty_database: Callable[[], None]) -> None:
+    empty_database()
+
+
+@pytest.fixture
+def storage() -> InMemoryStorage:
+    return InMemoryStorage()
+
+
+def act(database: Database, now: datetime, count: int = 1) -> None:
+    for _ in range(count):
+        database.in_transaction(
+            record_audit_entry,
+            act=Act("finance", now, user_id=uuid4(), ip_address="192.0.2.7"),
+            action="role.change",
+            target_type="order",
+            target_id=str(uuid4()),
+            after={"role": "vendor", "list": [1, None, "\u00e9"]},
+        )
+
+
+def tamper(database: Database, statement: str) -> None:
+    with database.transaction() as session:
+        session.execute(text("ALTER TABLE audit_logs DISABLE TRIGGER ALL"))
+        session.execute(text(statement))
+        session.execute(text("ALTER TABLE audit_logs ENABLE TRIGGER ALL"))
+
+
+def archive(database: Database, storage: InMemoryStorage, now: datetime = DECEMBER) -> int:
+    return archives.archive_months(database, storage, bucket=BUCKET, now=now)
+
+
+def download(storage: InMemoryStorage, folder: Path) -> Path:
+    for key, stored in storage.objects.items():
+        if key.startswith("audit-archive/"):
+            (folder / key.rpartition("/")[2]).write_bytes(stored.content)
+    return folder
+
+
+class TestAnchors:
+    def anchor(self, database: Database, storage: InMemoryStorage, now: datetime = NOVEMBER) -> bool:
+        return anchors.write_anchor(database, storage, bucket=BUCKET, now=now)
+
+    def check(self, database: Database, storage: InMemoryStorage) -> int:
+        with database.reading() as session:
+            found = list(anchors.read_anchors(storage, bucket=BUCKET))
+            for anchor in found:
+                anchors.check_anchor(session, anchor, first_id=0)
+            return len(found)
+
+    def test_day_has_a_single_anchor(self, database: Database, storage: InMemoryStorage) -> None:
+        assert not self.anchor(database, storage)
+        act(database, NOVEMBER)
+
+        assert self.anchor(database, storage)
+        assert not self.anchor(database, storage)
+        assert self.anchor(database, storage, NOVEMBER + timedelta(days=1))
+
+        assert sorted(storage.objects) == ["audit-anchors/2026-11-20.json", "audit-anchors/2026-11-21.json"]
+        assert self.check(database, storage) == 2
+
+    def test_unavailable_storage_leaves_the_anchor_to_the_next_run(
+        self, database: Database, storage: InMemoryStorage
+    ) -> None:
+        act(database, NOVEMBER)
+        storage.fails = True
+        with pytest.raises(ProviderUnavailableError):
+            self.anchor(database, storage)
+
+        storage.fails = False
+        assert self.anchor(database, storage)
+
+    @pytest.mark.parametrize(
+        "statement",
+        ["DELETE FROM audit_logs", "UPDATE audit_logs SET hash = repeat('0', 64)"],
+        ids=["cut off", "written again"],
+    )
+    def test_anchor_reveals_a_trail_that_is_not_the_same(
+        self, database: Database, storage: InMemoryStorage, statement: str
+    ) -> None:
+        act(database, NOVEMBER, 3)
+        self.anchor(database, storage)
+
+        tamper(database, statement)
+
+        with pytest.raises(anchors.AnchorError, match="anchor of 2026-11-20"):
+            self.check(database, storage)
+
+    def test_changed_anchor_is_noticed(self, database: Database, storage: InMemoryStorage) -> None:
+        act(database, NOVEMBER)
+        self.anchor(database, storage)
+        [key] = storage.objects
+        anchor = json.loads(storage.objects[key].content) | {"lastId": 99}
+        storage.put(
+            bucket=BUCKET, key=key, content=json.dumps(anchor).encode(), content_type="application/json"
+        )
+
+        with pytest.raises(anchors.AnchorError, match="was changed"):
+            self.check(database, storage)
+
+
+class TestArchives:
+    def test_finished_months_are_archived_once(self, database: Database, storage: InMemoryStorage) -> None:
+        assert archive(database, storage) == 0
+        act(database, OCTOBER, 3)
+        act(database, NOVEMBER, 2)
+
+        assert archive(database, storage, NOVEMBER) == 1
+        assert archive(database, storage, NOVEMBER) == 0
+        assert archive(database, storage) == 1
+        assert sorted(storage.objects) == [
+            *("audit-archive/2026-10.json", "audit-archive/2026-10.jsonl.gz"),
+            *("audit-archive/2026-11.json", "audit-archive/2026-11.jsonl.gz"),
+        ]
+
+    def test_archives_are_verified_without_the_database(
+        self, database: Database, storage: InMemoryStorage, tmp_path: Path
+    ) -> None:
+        act(database, OCTOBER, 3)
+        act(database, NOVEMBER, 2)
+        archive(database, storage)
+
+        assert archives.verify_archives(download(storage, tmp_path), public_key=public_key_pem()) == (2, 5)
+
+    def test_month_without_acts_has_an_empty_archive(
+        self, database: Database, storage: InMemoryStorage, tmp_path: Path
+    ) -> None:
+        act(database, OCTOBER)
+        act(database, DECEMBER)
+
+        assert archive(database, storage) == 2
+        assert archives.verify_archives(download(storage, tmp_path), public_key=public_key_pem()) == (2, 1)
+
+    def test_row_written_after_midnight_belongs_to_the_month_of_its_neighbours(
+        self, database: Database, storage: InMemoryStorage, tmp_path: Path
+    ) -> None:
+        act(database, OCTOBER)
+        act(database, NOVEMBER)
+        act(database, OCTOBER)
+        act(database, NOVEMBER)
+
+        archive(database, storage)
+
+        manifest = json.loads(storage.objects["audit-archive/2026-10.json"].content)
+        assert manifest["rows"] == 3
+        assert archives.verify_archives(download(storage, tmp_path), public_key=public_key_pem()) == (2, 4)
+
+    def test_broken_trail_is_not_archived(self, database: Database, storage: InMemoryStorage) -> None:
+        act(database, OCTOBER, 3)
+        tamper(database, "UPDATE audit_logs SET actor = 'nobody' WHERE id = (SELECT min(id) FROM audit_logs)")
+
+        with pytest.raises(BrokenChainError):
+            archive(database, storage)
+        assert not storage.objects
+
+    def test_crash_before_the_record_makes_the_same_file(
+        self, database: Database, storage: InMemoryStorage
+    ) -> None:
+        act(database, OCTOBER, 3)
+        archive(database, storage)
+        first = dict(storage.objects)
+        with database.transaction() as session:
+            session.execute(text("DELETE FROM audit_archives"))
+
+        assert archive(database, storage) >= 1
+        assert storage.objects["audit-archive/2026-10.jsonl.gz"] == first["audit-archive/2026-10.jsonl.gz"]
+
+    @pytest.mark.parametrize("fault", ["row", "manifest", "file", "month", "key"])
+    def test_changed_archives_are_noticed(
+        self, database: Database, storage: InMemoryStorage, tmp_path: Path, fault: str
+    ) -> None:
+        act(database, datetime(2026, 9, 5, tzinfo=UTC), 3)
+        act(database, OCTOBER, 3)
+        act(database, NOVEMBER, 2)
+        archive(database, storage)
+        folder, public_key = download(storage, tmp_path), public_key_pem()
+        content, manifest = folder / "2026-10.jsonl.gz", folder / "2026-10.json"
+        if fault == "row":
+            lines = gzip.decompress(content.read_bytes()).replace(b"finance", b"nobody!")
+            content.write_bytes(gzip.compress(lines))
+        elif fault == "manifest":
+            changed: Any = json.loads(manifest.read_text("utf-8")) | {"rows": 4}
+            manifest.write_text(json.dumps(changed), "utf-8")
+        elif fault == "file":
+            content.unlink()
+        elif fault == "month":
+            manifest.unlink()
+        else:
+            manifest.write_text("[]", "utf-8")
+
+        with pytest.raises(archives.ArchiveError):
+            archives.verify_archives(folder, public_key=public_key)
