@@ -10,14 +10,13 @@ from sqlalchemy.orm import Session
 from marketplace.audit import anchors, archives
 from marketplace.catalog import cache_tags
 from marketplace.idempotency import operations as idempotency
-from marketplace.identity import phone_verification
 from marketplace.infra import outbox
 from marketplace.infra.batches import run_in_batches
 from marketplace.infra.cache import drop_cached
 from marketplace.kernel import queues
 from marketplace.models import metadata
 from marketplace.platform.campuses import campus_list
-from marketplace.privacy import deletion, erasure, exports as privacy_exports, requests
+from marketplace.privacy import deletion, erasure, exports as privacy_exports, requests, retention
 from marketplace.proposals import operations as proposals
 from marketplace.services import Services
 from marketplace.webhooks import inbox as webhooks
@@ -58,14 +57,14 @@ def purge_idempotency_keys(services: Services, _sweeper: QueueSweeper, now: date
 
 
 @periodic(
-    "purge-phone-codes",
+    "sweep-retention",
     queue=queues.NOTIFICATIONS,
     schedule="47 * * * *",
-    purpose="Delete codes for the verification of phone numbers after 2 days",
+    purpose="Delete personal rows whose retention has ended, by the register of personal data",
 )
-def purge_phone_codes(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
-    """Delete old codes."""
-    return run_in_batches(services.database, phone_verification.purge_codes, now=now)
+def sweep_retention(services: Services, _sweeper: QueueSweeper, now: datetime) -> dict[str, int]:
+    """Delete expired rows."""
+    return retention.delete_expired_rows(services.database, tables=metadata.tables, now=now)
 
 
 @periodic(

@@ -43,7 +43,7 @@ from blueprints.http.contract import (
     SharedLimit,
     Upload,
 )
-from blueprints.http.csv_export import MAX_CSV_ROWS, csv_response, negotiate_format, wants_csv
+from blueprints.http.csv_export import MAX_CSV_ROWS, csv_response, negotiate_format, record_export, wants_csv
 from blueprints.http.endpoint import ContractBlueprint
 from blueprints.http.envelope import JSON_TYPE
 from blueprints.http.fields import CursorQuery, Deleted
@@ -106,5 +106,6 @@ __all__ = [
     "negotiate_format",
     "omit_fields",
     "read_signed_body",
+    "record_export",
     "wants_csv",
 ]

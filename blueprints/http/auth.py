@@ -1,7 +1,10 @@
 """Authentication of requests: verify the bearer token, find the caller, and check access to the route."""
 
 import time
+from collections import deque
 from contextlib import suppress
+from datetime import UTC, datetime
+from uuid import UUID
 
 from flask import request
 from sqlalchemy.orm import Session
@@ -12,6 +15,7 @@ from blueprints.http.contract import Access, Contract, TokenPolicy
 from blueprints.http.function_auth import authenticate_function_call
 from marketplace.identity import operations, queries
 from marketplace.identity.queries import Caller
+from marketplace.identity.sign_ins import record_staff_sign_in
 from marketplace.kernel.errors import (
     AccountErasedError,
     ForbiddenError,
@@ -57,6 +61,7 @@ def authenticate(context: Context, contract: Contract) -> None:
         if access.token is not TokenPolicy.IGNORED_IF_INVALID:
             raise
     if context.caller and access.token is not TokenPolicy.IGNORED_IF_INVALID:
+        _record_staff_sign_in(context, context.caller)
         try:
             access.ensure_allowed(context.caller)
             if access.recent_sign_in:
@@ -64,6 +69,27 @@ def authenticate(context: Context, contract: Contract) -> None:
         except (ForbiddenError, StepUpRequiredError):
             limits.count_refused_request(context, contract=contract)
             raise
+
+
+# The latest sign-ins that this process has recorded, so that later requests need no statement.
+_recorded_sign_ins: deque[tuple[UUID, float]] = deque(maxlen=1000)
+
+
+def _record_staff_sign_in(context: Context, caller: Caller) -> None:
+    """Record the first request after a sign-in of a staff member in the audit trail."""
+    if not caller.is_staff or context.signed_in_at is None:
+        return
+    sign_in = (caller.id, context.signed_in_at)
+    if sign_in in _recorded_sign_ins:
+        return
+    try:
+        signed_in_at = datetime.fromtimestamp(context.signed_in_at, UTC)
+    except (ValueError, OverflowError, OSError):
+        return
+    context.services.database.in_transaction(
+        record_staff_sign_in, act=context.act, aal=caller.aal, signed_in_at=signed_in_at
+    )
+    _recorded_sign_ins.append(sign_in)
 
 
 def _ensure_signed_in_recently(context: Context) -> None:

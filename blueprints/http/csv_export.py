@@ -8,7 +8,10 @@ from typing import Any
 
 from flask import Response, request
 
+from blueprints.http.context import current_context
+from marketplace.audit.operations import record_audit_entry
 from marketplace.kernel.clock import iso
+from marketplace.kernel.redaction import redact
 
 # Maximum number of rows in a file. A header reports truncation, and clients can narrow the listing with filters.
 MAX_CSV_ROWS = 10_000
@@ -45,6 +48,8 @@ def csv_response(
 ) -> Response:
     """Build a response with rows as a CSV file.
 
+    An export by staff is in the audit trail.
+
     :param name: file name without the extension
     :param columns: keys of the values to write, in this order
     :param rows: rows with a value for every column. Times become ISO 8601, None becomes an empty cell. Rows are
@@ -60,7 +65,27 @@ def csv_response(
             headers[TRUNCATED_HEADER] = "true"
             break
         writer.writerow([_format_cell(row[column]) for column in columns])
+    record_export(name)
     return Response(text.getvalue(), content_type="text/csv; charset=utf-8", headers=headers)
+
+
+def record_export(name: str) -> None:
+    """Record in the audit trail that staff exported data of others as a file.
+
+    :param name: file name without the extension
+    """
+    context = current_context()
+    if context.caller is None or not context.caller.is_staff:
+        return
+    # The view's session may be in autocommit, but the trail needs a transaction.
+    context.services.database.in_transaction(
+        record_audit_entry,
+        act=context.act,
+        action="data.export",
+        target_type="export",
+        target_id=name,
+        after={"path": request.path, "filters": redact(dict(request.args))},
+    )
 
 
 def _format_cell(value: Any) -> str:

@@ -23,6 +23,15 @@ class AdminRole(Base):
     permissions: Mapped[list[str]]
 
 
+class StaffSignIn(Base):
+    """A sign-in of a staff member that the audit trail has."""
+
+    __tablename__ = "staff_sign_ins"
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"), primary_key=True)
+    signed_in_at: Mapped[datetime] = mapped_column(primary_key=True)
+
+
 class Profile(Timestamped, Base):
     """A user. The id is the ``sub`` claim of the identity provider's tokens."""
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from uuid import UUID
 
 import structlog
-from sqlalchemy import Select, bindparam, delete, func, or_, select, text
+from sqlalchemy import Select, func, or_, select, text
 from sqlalchemy.orm import Session
 
 from marketplace.identity import operations, queries, texts
@@ -32,7 +32,6 @@ VALIDITY = timedelta(minutes=10)
 # With 5 attempts per code, 20 codes a day leave a chance of 1 in 10,000 to verify another person's number.
 MAX_CODES_PER_DAY = 20
 MAX_CODES_PER_MINUTE = 10
-_RETENTION = timedelta(days=2)
 _log = structlog.get_logger(__name__)
 
 
@@ -194,28 +193,6 @@ def _select_valid_code(user_id: UUID, now: datetime) -> Select[PhoneCode]:
         PhoneCode.used_at.is_(None),
         PhoneCode.failures < MAX_ATTEMPTS,
     )
-
-
-_DELETE_OLD_CODES = Statement(
-    delete(PhoneCode).where(
-        PhoneCode.id.in_(
-            select(PhoneCode.id)
-            .where(PhoneCode.created_at < bindparam("before"))
-            .order_by(PhoneCode.created_at)
-            .limit(bindparam("limit"))
-            .with_for_update(skip_locked=True)
-        )
-    )
-)
-
-
-def purge_codes(session: Session, *, now: datetime, limit: int) -> int:
-    """Delete old codes.
-
-    :param limit: the maximum number of deletions
-    :return: the number of deleted codes
-    """
-    return _DELETE_OLD_CODES.run(session, before=now - _RETENTION, limit=limit)
 
 
 def _subject(row: PhoneCode) -> str:

@@ -1,6 +1,7 @@
-"""Parsing of identifiers from clients. The database generates the ids of rows (UUID version 7)."""
+"""Identifiers: ids from clients, and ids by time. The database generates the ids of rows (UUID version 7)."""
 
 import re
+from datetime import datetime
 from uuid import UUID
 
 _CANONICAL_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
@@ -16,3 +17,8 @@ def parse_uuid(text: str, *, version: int | None = None) -> UUID | None:
         return None
     parsed = UUID(text)
     return parsed if version is None or parsed.version == version else None
+
+
+def first_id_of(moment: datetime) -> UUID:
+    """Return the smallest UUID of version 7 of a time. Rows that were created later have greater ids."""
+    return UUID(int=int(moment.timestamp() * 1000) << 80 | 7 << 76 | 0b10 << 62)

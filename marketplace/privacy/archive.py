@@ -77,20 +77,41 @@ def write_archive(
     :raises ProviderUnavailableError: the storage failed
     """
     allow_long_statements(session, seconds=_STATEMENT_SECONDS)
-    rows: dict[str, int] = {}
-    with pyzipper.AESZipFile(into, "w", compression=pyzipper.ZIP_DEFLATED) as archive:
+    archive = pyzipper.AESZipFile(into, "w", compression=pyzipper.ZIP_DEFLATED)
+    try:
         archive.setpassword(passphrase.encode())
         archive.setencryption(pyzipper.WZ_AES, nbits=256)
-        for area in dict.fromkeys(rule.area for rule in PERSONAL_TABLES.values()):
-            with archive.open(f"{area}.json", "w", force_zip64=True) as document:
-                rows |= _write_area(session, tables, document, area, user_id)
-        files = 0
-        for bucket, key in _list_files(session, user_id, public_bucket, private_bucket):
-            name = f"files/{key.replace('/', '-')}"
-            with archive.open(name, "w", force_zip64=True) as entry:
-                storage.download(bucket=bucket, key=key, into=entry, max_bytes=_MAX_FILE_BYTES)
-            files += 1
-        archive.writestr("index.html", _index_page(rows, files))
+        content = _write_entries(
+            session, storage, tables, archive, user_id, buckets=(public_bucket, private_bucket)
+        )
+    except BaseException:
+        # Closing would write again, and hide the error of a full disk.
+        archive.fp = None
+        raise
+    archive.close()
+    return content
+
+
+def _write_entries(
+    session: Session,
+    storage: ObjectStorage,
+    tables: Mapping[str, Table],
+    archive: pyzipper.AESZipFile,
+    user_id: UUID,
+    *,
+    buckets: tuple[str, str],
+) -> ArchiveContent:
+    rows: dict[str, int] = {}
+    for area in dict.fromkeys(rule.area for rule in PERSONAL_TABLES.values()):
+        with archive.open(f"{area}.json", "w", force_zip64=True) as document:
+            rows |= _write_area(session, tables, document, area, user_id)
+    files = 0
+    for bucket, key in _list_files(session, user_id, *buckets):
+        name = f"files/{key.replace('/', '-')}"
+        with archive.open(name, "w", force_zip64=True) as entry:
+            storage.download(bucket=bucket, key=key, into=entry, max_bytes=_MAX_FILE_BYTES)
+        files += 1
+    archive.writestr("index.html", _index_page(rows, files))
     return ArchiveContent(rows, files)
 
 

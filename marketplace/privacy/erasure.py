@@ -42,9 +42,9 @@ TOPIC = "privacy.erasure-started"
 _FOLDER = "erasures"
 RECEIPT_PREFIX = f"{_FOLDER}/"
 STATUSES = ("running", "finished")
-BATCH_ROWS = 500
-# Between two batches other transactions have the database for as long as the batch took.
-_PAUSE_RATIO = 1.0
+BATCH_ROWS = 250
+# A batch takes one part of the time and the pause twelve, so most requests meet no batch.
+_PAUSE_RATIO = 12.0
 # A job that takes longer ends, and a new job goes on, so that a worker can stop at any time.
 _RUN_SECONDS = 10.0
 _STATEMENT_SECONDS = 60

@@ -15,7 +15,6 @@ from marketplace.privacy.register import PERSONAL_TABLES
 DELETED_TEXT = "Deleted"
 _OWN = "t.user_id = :user_id"
 _OWN_STORES = "SELECT v.id FROM vendor_profiles v WHERE v.user_id = :user_id"
-_OWN_ORDERS = PERSONAL_TABLES["orders"].subject
 _OWN_CONTACTS = "SELECT c.id FROM support_contacts c WHERE c.profile_id = :user_id"
 _OWN_TICKETS = (
     f"SELECT s.id FROM support_tickets s WHERE s.creator_id = :user_id OR s.contact_id IN ({_OWN_CONTACTS})"
@@ -224,6 +223,7 @@ STEPS: tuple[DeleteRows | ClearColumns, ...] = (
     ),
     # Former staff
     DeleteRows("rep_shifts"),
+    DeleteRows("staff_sign_ins"),
     DeleteRows("support_duties"),
     DeleteRows("support_views"),
 )

@@ -23,7 +23,9 @@ _ERASE, _ANONYMISE, _RETAIN = OnErasure.ERASE, OnErasure.ANONYMISE, OnErasure.RE
 
 _OWN = "t.user_id = :user_id"
 _OWN_STORES = "SELECT v.id FROM vendor_profiles v WHERE v.user_id = :user_id"
-_OWN_ORDERS = f"SELECT o.id FROM orders o WHERE o.buyer_id = :user_id OR o.vendor_id IN ({_OWN_STORES})"
+# A store never sees an order that was not paid.
+_IS_OWN_ORDER = f"(buyer_id = :user_id OR paid_at IS NOT NULL AND vendor_id IN ({_OWN_STORES}))"
+_OWN_ORDERS = f"SELECT id FROM orders WHERE {_IS_OWN_ORDER}"
 _OWN_DISPUTES = "SELECT d.id FROM disputes d WHERE d.buyer_id = :user_id OR d.vendor_user_id = :user_id"
 _OWN_CONVERSATIONS = "SELECT c.id FROM conversations c WHERE c.buyer_id = :user_id OR c.seller_id = :user_id"
 _OWN_INTENTS = "SELECT i.id FROM payment_intents i WHERE i.buyer_id = :user_id"
@@ -45,9 +47,14 @@ PERSONAL_TABLES: Mapping[str, PersonalTable] = {
     # Profile
     "profiles": PersonalTable("profile", "t.id = :user_id", "Identify the person.", _CONTRACT, _ANONYMISE),
     "addresses": PersonalTable("profile", _OWN, "Deliver orders.", _CONTRACT, _ERASE),
-    "phone_codes": PersonalTable("profile", _OWN, "Verify a phone number.", _CONTRACT, _ERASE, Retention(1)),
+    "phone_codes": PersonalTable("profile", _OWN, "Verify a phone number.", _CONTRACT, _ERASE, Retention(2)),
     "former_contacts": PersonalTable(
-        "profile", _OWN, "Warn earlier contacts of a change.", _INTEREST, _ERASE, Retention(_MONTH)
+        "profile",
+        _OWN,
+        "Warn earlier contacts of a change.",
+        _INTEREST,
+        _ERASE,
+        Retention(_MONTH, since="replaced_at"),
     ),
     "images": PersonalTable("profile", "t.owner_id = :user_id", "Show pictures.", _CONTRACT, _ERASE),
     "private_documents": PersonalTable(
@@ -72,7 +79,9 @@ PERSONAL_TABLES: Mapping[str, PersonalTable] = {
         _RETAIN,
         CONDUCT_RECORDS,
     ),
-    "privacy_exports": PersonalTable("profile", _OWN, "Export data.", _LAW, _ERASE, Retention(_YEAR)),
+    "privacy_exports": PersonalTable(
+        "profile", _OWN, "Export data.", _LAW, _ERASE, Retention(_YEAR, since="requested_at")
+    ),
     "deletion_requests": PersonalTable(
         "profile", _OWN, "Delete accounts.", _LAW, _RETAIN, Retention(3 * _YEAR, "Proof of the deletion.")
     ),
@@ -102,12 +111,7 @@ PERSONAL_TABLES: Mapping[str, PersonalTable] = {
     ),
     # Orders
     "orders": PersonalTable(
-        "orders",
-        f"t.buyer_id = :user_id OR t.vendor_id IN ({_OWN_STORES})",
-        "Sell and deliver.",
-        _LAW,
-        _RETAIN,
-        FINANCIAL_RECORDS,
+        "orders", f"t.id IN ({_OWN_ORDERS})", "Sell and deliver.", _LAW, _RETAIN, FINANCIAL_RECORDS
     ),
     "order_items": PersonalTable(
         "orders", f"t.order_id IN ({_OWN_ORDERS})", "Sell and deliver.", _LAW, _RETAIN, FINANCIAL_RECORDS
@@ -308,7 +312,7 @@ PERSONAL_TABLES: Mapping[str, PersonalTable] = {
     ),
     "assistant_opt_outs": PersonalTable("assistant", _OWN, "Honour the opt-out.", _CONSENT, _ERASE),
     "assistant_usage": PersonalTable(
-        "assistant", _OWN, "Limit the cost.", _INTEREST, _ERASE, Retention(_YEAR)
+        "assistant", _OWN, "Limit the cost.", _INTEREST, _ERASE, Retention(_YEAR, since="day")
     ),
     # Audit
     "audit_logs": PersonalTable(
@@ -319,6 +323,9 @@ PERSONAL_TABLES: Mapping[str, PersonalTable] = {
     "support_duties": PersonalTable("staff", _OWN, "Assign tickets.", _CONTRACT, _ERASE),
     "support_views": PersonalTable(
         "staff", "t.owner_id = :user_id", "Remember filters of the inbox.", _CONTRACT, _ERASE
+    ),
+    "staff_sign_ins": PersonalTable(
+        "staff", _OWN, "Audit sign-ins once.", _INTEREST, _ERASE, Retention(_YEAR, since="signed_in_at")
     ),
     "payout_approvals": PersonalTable(
         "staff", "t.officer_id = :user_id", "Prove approvals.", _LAW, _RETAIN, AUDIT_RECORDS

@@ -28,12 +28,14 @@ class OnErasure(StrEnum):
 class Retention:
     """The time for which rows are kept.
 
-    :ivar days: days from the row's creation; none while the account exists
+    :ivar days: days from the time in ``since``; none while the account exists
     :ivar reason: the reason to keep rows after an erasure; none if no row is kept
+    :ivar since: the column with the start of the retention
     """
 
     days: int | None = None
     reason: str | None = None
+    since: str = "created_at"
 
 
 WHILE_ACCOUNT_EXISTS = Retention()

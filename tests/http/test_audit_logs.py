@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,6 +13,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from blueprints.areas import AREAS
+from blueprints.http import auth
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.infra.db import Database
 from marketplace.kernel.clock import iso
@@ -148,3 +150,71 @@ def test_other_officers_may_not_read_the_trail(trail: Trail, bearer: Bearer, rol
 )
 def test_invalid_filters_are_named(trail: Trail, query: dict[str, str], fault: str) -> None:
     assert faults(trail.get(**query)) == [fault]
+
+
+class TestStaffSignIns:
+    def sign_ins(self, trail: Trail, user_id: UUID) -> list[dict[str, Any]]:
+        rows = trail.client.get(
+            PATH, headers=trail.headers, query_string={"actorId": str(user_id), "action": "staff.sign-in"}
+        ).json["data"]
+        return [row["after"] for row in rows]
+
+    def test_sign_in_is_recorded_once(self, trail: Trail, bearer: Bearer) -> None:
+        officer = trail.market.staff("support")
+        for path in ("/api/users/me", "/api/orders", "/api/admin/audit-logs"):
+            trail.client.get(path, headers=bearer(officer, aal="aal2", auth_time=1_900_000_000))
+        trail.client.get("/api/users/me", headers=bearer(officer, auth_time=1_900_000_900))
+
+        assert self.sign_ins(trail, officer) == [
+            {"signedInAt": "2030-03-17T18:01:40+00:00", "aal": "aal1"},
+            {"signedInAt": "2030-03-17T17:46:40+00:00", "aal": "aal2"},
+        ]
+
+    def test_restarted_process_records_no_second_entry(
+        self, trail: Trail, bearer: Bearer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        officer = trail.market.staff("support")
+        for _ in range(2):
+            monkeypatch.setattr(auth, "_recorded_sign_ins", deque())
+            trail.client.get("/api/users/me", headers=bearer(officer, auth_time=1_900_000_000))
+
+        assert len(self.sign_ins(trail, officer)) == 1
+
+    @pytest.mark.parametrize("claims", [{}, {"auth_time": "now"}, {"auth_time": 1e300}])
+    def test_token_without_a_usable_time_is_accepted(
+        self, trail: Trail, bearer: Bearer, claims: dict[str, Any]
+    ) -> None:
+        officer = trail.market.staff("support")
+
+        assert trail.client.get("/api/users/me", headers=bearer(officer, **claims)).status_code == 200
+        assert self.sign_ins(trail, officer) == []
+
+    def test_sign_in_of_a_buyer_is_not_recorded(self, trail: Trail, bearer: Bearer) -> None:
+        buyer = trail.market.person()
+        trail.client.get("/api/users/me", headers=bearer(buyer, auth_time=1_900_000_000))
+
+        assert self.sign_ins(trail, buyer) == []
+
+
+class TestExports:
+    def exports(self, trail: Trail, user_id: UUID) -> list[dict[str, Any]]:
+        rows = trail.client.get(
+            PATH, headers=trail.headers, query_string={"actorId": str(user_id), "action": "data.export"}
+        ).json["data"]
+        return [{"name": row["targetId"], **row["after"]} for row in rows]
+
+    def test_file_for_staff_is_recorded_with_its_filters(self, trail: Trail, bearer: Bearer) -> None:
+        officer = trail.market.staff("orders")
+        query = {"format": "csv", "status": "shipped"}
+        trail.client.get("/api/orders/admin", headers=bearer(officer, aal="aal2"), query_string=query)
+
+        assert self.exports(trail, officer) == [
+            {"name": "orders", "path": "/api/orders/admin", "filters": query}
+        ]
+
+    def test_page_for_staff_and_own_file_are_not_recorded(self, trail: Trail, bearer: Bearer) -> None:
+        officer, vendor = trail.market.staff("orders"), trail.market.store().user_id
+        trail.client.get("/api/orders/admin", headers=bearer(officer, aal="aal2"))
+        trail.client.get("/api/payouts/statement", headers=bearer(vendor), query_string={"format": "csv"})
+
+        assert self.exports(trail, officer) == self.exports(trail, vendor) == []

@@ -59,7 +59,7 @@ def test_rows_of_killed_worker_are_resumed_within_a_minute() -> None:
 
 
 def test_unknown_periodic_task_is_refused_with_known_names() -> None:
-    with pytest.raises(UnknownPeriodicTaskError, match=r"sweep-the-floor; use one of apply-proposals, "):
+    with pytest.raises(UnknownPeriodicTaskError, match=r"sweep-the-floor; use one of anchor-audit-trail, "):
         get_periodic_task("sweep-the-floor")
 
 
@@ -145,9 +145,9 @@ def test_phone_codes_are_deleted_after_two_days(
         with database.reading() as session:
             return session.scalar(select(func.count()).where(PhoneCode.user_id == user_id)) or 0
 
-    run_now("purge-phone-codes", paying_services, relay, now=EARLY + timedelta(days=2))
+    run_now("sweep-retention", paying_services, relay, now=EARLY + timedelta(days=2))
     assert kept() == 1
-    run_now("purge-phone-codes", paying_services, relay, now=EARLY + timedelta(days=2, seconds=1))
+    run_now("sweep-retention", paying_services, relay, now=EARLY + timedelta(days=2, seconds=1))
     assert kept() == 0
 
 

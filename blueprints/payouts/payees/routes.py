@@ -15,6 +15,7 @@ from blueprints.http import (
     SharedLimit,
     csv_response,
     negotiate_format,
+    record_export,
 )
 from blueprints.http.reply_renderer import compile_renderer
 from blueprints.payouts.payees.schemas import (
@@ -101,6 +102,7 @@ def get_vendor_statement(ctx: Context, query: dict[str, Any]) -> statements.Vend
             max_rows=limit + 2,
         )
     if format_name == "pdf":
+        record_export(name)
         headers = {"Content-Disposition": f'attachment; filename="{name}.pdf"'}
         # The import loads an image library, so a web process defers the import until the first PDF.
         from blueprints.payouts.payees import statement_pdf  # noqa: PLC0415

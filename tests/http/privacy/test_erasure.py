@@ -120,6 +120,11 @@ class Erasures:
             return find_strings(session, strings)
 
 
+@pytest.fixture(autouse=True)
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(erasure_module, "_PAUSE_RATIO", 0)
+
+
 @pytest.fixture
 def erasures(paying_services: Services, bearer: Bearer, clock: MovableClock) -> Iterator[Erasures]:
     assert clock.now == NOW

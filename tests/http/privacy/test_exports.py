@@ -2,6 +2,7 @@
 
 import io
 import json
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -31,7 +32,7 @@ from tests.support.gateway import MovableClock
 from tests.support.market import Bearer
 from tests.support.object_storage import InMemoryStorage
 from tests.support.probes import assert_problem
-from tests.support.purchases import NOW, make_person, make_shop, pin_of, shipped_order
+from tests.support.purchases import NOW, make_person, make_product, make_shop, pin_of, place, shipped_order
 
 PATH = "/api/users/me/privacy-exports"
 
@@ -131,6 +132,19 @@ def test_order_is_exported_for_both_sides_without_the_other_address(exports: Exp
     assert documents["vendor"]["shipping_address"] is None
 
 
+def test_vendor_does_not_get_orders_that_were_never_paid(exports: Exports) -> None:
+    with exports.database.transaction() as session:
+        shop = make_shop(session)
+        place(session, shop, make_product(session, shop))
+    counts = {}
+    for side, user_id in (("buyer", shop.buyer.id), ("vendor", shop.vendor.id)):
+        _, archive = exports.run(user_id)
+        document = json.loads(archive.read("orders.json"))
+        counts[side] = [len(document[table]) for table in ("orders", "order_items", "order_events")]
+
+    assert counts == {"buyer": [1, 1, 1], "vendor": [0, 0, 0]}
+
+
 def test_archive_leaves_secrets_and_other_people_out(exports: Exports) -> None:
     person, other = exports.person(), exports.person()
     for user_id in (person, other):
@@ -196,6 +210,22 @@ def test_unavailable_storage_leaves_the_export_in_progress(exports: Exports) -> 
     assert assert_problem(refused, 409, "CONCURRENCY_CONFLICT")["reason"] == "export-not-available"
     exports.prepare(made["id"])()
     assert exports.status(person) == "ready"
+
+
+def test_full_disk_leaves_the_export_in_progress(exports: Exports, monkeypatch: pytest.MonkeyPatch) -> None:
+    person = exports.person()
+    made = exports.request(person).json["data"]
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile, "TemporaryFile", lambda: open("/dev/full", "w+b"))  # noqa: SIM115, PTH123
+        with pytest.raises(OSError, match="No space left"):
+            exports.prepare(made["id"])
+    assert exports.status(person) == "processing"
+    assert not exports.storage.objects
+
+    exports.prepare(made["id"])()
+
+    assert exports.status(person) == "ready"
+    exports.open(made["id"], made["passphrase"]).testzip()
 
 
 def test_archive_expires_and_is_deleted(exports: Exports, clock: MovableClock) -> None:
