@@ -43,26 +43,6 @@ def seal(session: Session, words: str, *, owner_id: UUID) -> str:
     return f"p1:{owner_id.hex}:{base64.urlsafe_b64encode(nonce + sealed).rstrip(b'=').decode()}"
 
 
-def seal_values(session: Session, value: Any, *, owner_id: UUID | None, plain: frozenset[str]) -> Any:
-    """Seal the texts and numbers of a JSON value, and keep its shape. True, false and null stay.
-
-    :param owner_id: the person; none if nobody is known, then the values are lost
-    :param plain: names of members whose values stay readable
-    """
-    if isinstance(value, dict):
-        return {
-            name: item
-            if name in plain and not isinstance(item, dict | list)
-            else seal_values(session, item, owner_id=owner_id, plain=plain)
-            for name, item in value.items()
-        }
-    if isinstance(value, list):
-        return [seal_values(session, item, owner_id=owner_id, plain=plain) for item in value]
-    if value is None or isinstance(value, bool):
-        return value
-    return {"sealed": None if owner_id is None else seal(session, str(value), owner_id=owner_id)}
-
-
 def seal_bytes(session: Session, content: bytes, *, owner_id: UUID) -> bytes:
     """Seal bytes under the key of a person, like ``seal``."""
     return seal(session, content.decode("latin-1"), owner_id=owner_id).encode()
@@ -115,6 +95,14 @@ def load_keys(session: Session, stored: Iterable[str | None]) -> None:
     known.update({owner_id: _make_cipher(found.get(owner_id)) for owner_id in owners})
 
 
+def remember_key(session: Session, *, owner_id: UUID, secret: str | None) -> None:
+    """Keep the key of a person that another statement has read, so that ``seal`` needs no look-up.
+
+    :param secret: as stored in ``person_keys``, decrypted; none if the person has no key yet
+    """
+    _known(session)[owner_id] = _make_cipher(secret)
+
+
 def destroy_keys(session: Session, owner_ids: Iterable[UUID]) -> None:
     """Destroy the keys of a person. The sealed values cannot be read again."""
     owners = list(owner_ids)
@@ -148,6 +136,7 @@ _INSERT_SECRET = Statement(
         SELECT CAST(:owner_id AS uuid), :secret, now()
         WHERE NOT EXISTS (SELECT FROM profiles WHERE id = :owner_id AND erased_at IS NOT NULL)
         ON CONFLICT (owner_id) DO NOTHING
+        RETURNING owner_id
         """
     ),
     encrypted={"secret": PERSON_SECRET},
@@ -160,9 +149,10 @@ def _cipher(session: Session, owner_id: UUID) -> AESGCM | None:
     if cipher is not None:
         return cipher
     secret = base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode()
-    _INSERT_SECRET.run(session, owner_id=owner_id, secret=secret)
+    is_new = _INSERT_SECRET.first(session, owner_id=owner_id, secret=secret) is not None
     # A concurrent transaction may have created the key.
-    cipher = _known(session)[owner_id] = _make_cipher(_read_secret(session, owner_id))
+    stored = secret if is_new else _read_secret(session, owner_id)
+    cipher = _known(session)[owner_id] = _make_cipher(stored)
     return cipher
 
 

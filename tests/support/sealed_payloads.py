@@ -2,26 +2,25 @@
 
 from typing import Any
 
+import orjson
 from sqlalchemy.orm import Session
 
 from marketplace.audit.person_keys import unseal
+from marketplace.webhooks.stored_payloads import SEALED_VALUES
 
 
-def open_payload(session: Session, value: Any) -> Any:
-    """Replace sealed values of a payload by their texts."""
+def open_payload(session: Session, payload: dict[str, Any]) -> Any:
+    """Replace the sealed values of a payload by the values. Lost values are none."""
+    words = unseal(session, payload[SEALED_VALUES])
+    values = None if words is None else orjson.loads(words)
+    return _open({name: item for name, item in payload.items() if name != SEALED_VALUES}, values)
+
+
+def _open(value: Any, values: list[Any] | None) -> Any:
     if isinstance(value, dict):
         if value.keys() == {"sealed"}:
-            return unseal(session, value["sealed"])
-        return {name: open_payload(session, item) for name, item in value.items()}
+            return None if values is None else values[value["sealed"]]
+        return {name: _open(item, values) for name, item in value.items()}
     if isinstance(value, list):
-        return [open_payload(session, item) for item in value]
+        return [_open(item, values) for item in value]
     return value
-
-
-def with_texts(value: Any) -> Any:
-    """Replace the numbers of a payload by texts, as sealing does."""
-    if isinstance(value, dict):
-        return {name: with_texts(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [with_texts(item) for item in value]
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value

@@ -16,7 +16,6 @@ from marketplace.audit.person_keys import (
     load_keys,
     seal,
     seal_bytes,
-    seal_values,
     unseal,
     unseal_bytes,
     unseal_values,
@@ -26,7 +25,19 @@ from marketplace.infra.db import Database
 from marketplace.kernel.paging import TableRequest
 from marketplace.orders.trail import list_trail
 from marketplace.payments.refunds.order_cancellation import cancel_order
-from tests.support.purchases import NOW, make_person, make_shop, paid_order, row_of
+from marketplace.webhooks.events import Event
+from marketplace.webhooks.stored_payloads import find_owner, seal_payload
+from tests.support.purchases import (
+    NOW,
+    make_intent,
+    make_person,
+    make_product,
+    make_shop,
+    paid_order,
+    place,
+    row_of,
+)
+from tests.support.sealed_payloads import open_payload
 
 
 def test_sealed_text_is_readable_until_the_key_is_destroyed(session: Session) -> None:
@@ -62,21 +73,34 @@ def test_bytes_survive_sealing(session: Session) -> None:
     assert unseal_bytes(session, seal_bytes(session, content, owner_id=owner)) == content
 
 
-def test_payload_keeps_shape_and_plain_members(session: Session) -> None:
-    owner = make_person(session).id
-    payload = {
+def test_payload_keeps_members_and_plain_values(session: Session) -> None:
+    shop = make_shop(session)
+    intent = make_intent(session, shop, place(session, shop, make_product(session, shop)))
+    data = {
+        "reference": intent.reference,
         "id": 7,
-        "customer": {"email": "ada@example.edu", "phone": None, "vip": True},
-        "tags": ["a", 2],
+        "customer": {"email": "ada@example.edu", "vip": True, "n": 5},
     }
+    event = Event("charge.success", "charge.success:7", data, {"event": "charge.success", "data": data})
 
-    sealed = seal_values(session, payload, owner_id=owner, plain=frozenset({"id"}))
+    stored = seal_payload(session, event, owner_id=find_owner(session, event))
 
-    assert sealed["id"] == 7
-    assert (sealed["customer"]["phone"], sealed["customer"]["vip"]) == (None, True)
-    assert unseal(session, sealed["customer"]["email"]["sealed"]) == "ada@example.edu"
-    assert [unseal(session, tag["sealed"]) for tag in sealed["tags"]] == ["a", "2"]
-    assert seal_values(session, payload, owner_id=None, plain=frozenset())["tags"] == [{"sealed": None}] * 2
+    assert stored["data"]["id"] == 7
+    assert stored["data"]["customer"] == {"email": {"sealed": 0}, "vip": True, "n": {"sealed": 1}}
+    assert "ada" not in str(stored)
+    assert open_payload(session, stored) == event.payload
+    destroy_keys(session, [shop.buyer.id])
+    assert open_payload(session, stored)["data"]["customer"] == {"email": None, "vip": True, "n": None}
+
+
+def test_payload_without_a_known_person_loses_its_values(session: Session) -> None:
+    data = {"reference": "checkout-of-nobody", "customer": {"email": "ada@example.edu"}}
+    event = Event("charge.success", "charge.success:8", data, {"event": "charge.success", "data": data})
+
+    stored = seal_payload(session, event, owner_id=find_owner(session, event))
+
+    assert stored["sealedValues"] is None
+    assert stored["data"]["customer"] == {"email": {"sealed": 0}}
 
 
 def test_erased_person_gets_no_new_key(session: Session) -> None:

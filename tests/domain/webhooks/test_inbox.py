@@ -86,9 +86,9 @@ def test_processed_event_is_applied_and_recorded(database: Database) -> None:
     assert row.body == event_of(data)
     with database.reading() as session:
         record = row_of(session, "processed_webhook_events", id=name)
-        customer = record["payload"]["data"]["customer"]
-        assert "Ada" not in str(customer)
-        assert open_payload(session, customer) == {"first_name": "Ada"}
+        assert "Ada" not in str(record["payload"])
+        opened = open_payload(session, record["payload"])
+        assert opened["data"]["customer"] == {"first_name": "Ada"}
         assert record["processed_at"] == NOW
         assert_ledger_is_consistent(session)
 
