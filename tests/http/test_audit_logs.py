@@ -203,7 +203,7 @@ class TestExports:
         ).json["data"]
         return [{"name": row["targetId"], **row["after"]} for row in rows]
 
-    def test_file_for_staff_is_recorded_with_its_filters(self, trail: Trail, bearer: Bearer) -> None:
+    def test_file_for_staff_is_recorded_with_filters(self, trail: Trail, bearer: Bearer) -> None:
         officer = trail.market.staff("orders")
         query = {"format": "csv", "status": "shipped"}
         trail.client.get("/api/orders/admin", headers=bearer(officer, aal="aal2"), query_string=query)

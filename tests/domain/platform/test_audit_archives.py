@@ -159,7 +159,7 @@ class TestArchives:
         assert archive(database, storage) == 2
         assert archives.verify_archives(download(storage, tmp_path), public_key=public_key_pem()) == (2, 1)
 
-    def test_row_written_after_midnight_belongs_to_the_month_of_its_neighbours(
+    def test_row_written_after_midnight_belongs_to_the_month_of_neighbours(
         self, database: Database, storage: InMemoryStorage, tmp_path: Path
     ) -> None:
         act(database, OCTOBER)

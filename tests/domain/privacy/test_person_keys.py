@@ -93,7 +93,7 @@ def test_payload_keeps_members_and_plain_values(session: Session) -> None:
     assert open_payload(session, stored)["data"]["customer"] == {"email": None, "vip": True, "n": None}
 
 
-def test_payload_without_a_known_person_loses_its_values(session: Session) -> None:
+def test_payload_without_a_known_person_loses_the_values(session: Session) -> None:
     data = {"reference": "checkout-of-nobody", "customer": {"email": "ada@example.edu"}}
     event = Event("charge.success", "charge.success:8", data, {"event": "charge.success", "data": data})
 
