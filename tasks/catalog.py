@@ -1,6 +1,5 @@
 """Tasks of the catalog: screening of listings, promotions, favourites, images, search and statistics."""
 
-from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -14,6 +13,7 @@ from marketplace.catalog.promotions import common as promotions, flash_sales
 from marketplace.catalog.search import index_maintenance
 from marketplace.catalog.statistics import counters
 from marketplace.infra.cache import drop_cached
+from marketplace.infra.outbox import LastPhase
 from marketplace.kernel import queues
 from marketplace.media import image_cleanup
 from marketplace.orders.queries import is_image_used_by_orders
@@ -22,7 +22,7 @@ from tasks.registry import QueueSweeper, handler, periodic, phased_handler
 
 
 @phased_handler(automated_review.SCREENING_TOPIC)
-def screen_listing(services: Services, payload: dict[str, Any], _now: datetime) -> Callable[..., object]:
+def screen_listing(services: Services, payload: dict[str, Any], _now: datetime) -> LastPhase:
     """Screen a listing, then publish the listing or hold it for staff."""
     listing = services.database.in_transaction(
         automated_review.read_and_screen, product_id=UUID(payload["productId"])

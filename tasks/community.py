@@ -1,6 +1,5 @@
 """Tasks of reviews, chat, referrals and the assistant."""
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -12,6 +11,7 @@ from marketplace.assistant.threads import SUMMARY_DUE_TOPIC
 from marketplace.assistant.usage import TokenPrices
 from marketplace.chat import texts as chat_texts
 from marketplace.chat.blocked_messages import REPEATED_BLOCKS_TOPIC, REPORTED_BLOCKS
+from marketplace.infra.outbox import LastPhase
 from marketplace.kernel import queues
 from marketplace.orders.transitions import REFERRED_ORDER_DELIVERED_TOPIC, REFUNDED_IN_FULL_TOPIC
 from marketplace.referrals import settle
@@ -76,9 +76,7 @@ def settle_due_referrals(services: Services, _sweeper: QueueSweeper, now: dateti
 
 
 @phased_handler(SUMMARY_DUE_TOPIC)
-def handle_due_thread_summary(
-    services: Services, payload: dict[str, Any], now: datetime
-) -> Callable[..., None] | None:
+def handle_due_thread_summary(services: Services, payload: dict[str, Any], now: datetime) -> LastPhase | None:
     """Summarise a long thread of the assistant."""
     if services.language_model is None:
         return None

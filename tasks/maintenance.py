@@ -1,6 +1,5 @@
 """Tasks of the platform: sweeps of the inbox and the outbox, purges of old rows, proposals and campuses."""
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -13,6 +12,7 @@ from marketplace.idempotency import operations as idempotency
 from marketplace.infra import outbox
 from marketplace.infra.batches import run_in_batches
 from marketplace.infra.cache import drop_cached
+from marketplace.infra.outbox import LastPhase
 from marketplace.kernel import queues
 from marketplace.models import metadata
 from marketplace.platform.campuses import campus_list
@@ -107,9 +107,7 @@ def handle_campus_renamed(session: Session, _payload: dict[str, Any], _now: date
 
 
 @phased_handler(privacy_exports.TOPIC)
-def prepare_privacy_export(
-    services: Services, payload: dict[str, Any], now: datetime
-) -> Callable[..., None] | None:
+def prepare_privacy_export(services: Services, payload: dict[str, Any], now: datetime) -> LastPhase | None:
     """Write and store the archive of a person's data."""
     return privacy_exports.prepare_export(
         services.database,
@@ -136,7 +134,7 @@ def anchor_audit_trail(services: Services, _sweeper: QueueSweeper, now: datetime
 
 
 @phased_handler(erasure.TOPIC)
-def erase_person(services: Services, payload: dict[str, Any], now: datetime) -> Callable[..., None] | None:
+def erase_person(services: Services, payload: dict[str, Any], now: datetime) -> LastPhase | None:
     """Erase rows and files of a person for some seconds."""
     return erasure.run_erasure(
         services.database,

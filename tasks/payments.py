@@ -1,6 +1,5 @@
 """Background tasks of payments: send and poll refunds, expire unpaid orders, and offset buyer debts."""
 
-from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -8,6 +7,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from marketplace.infra.outbox import LastPhase
 from marketplace.kernel import queues
 from marketplace.payments import gateway_alerts
 from marketplace.payments.intents import expiry
@@ -20,7 +20,7 @@ from tasks.registry import QueueSweeper, periodic, phased_handler
 
 
 @phased_handler(create.SEND_TOPIC)
-def submit_refund(services: Services, payload: dict[str, Any], now: datetime) -> Callable[..., object]:
+def submit_refund(services: Services, payload: dict[str, Any], now: datetime) -> LastPhase:
     """Send a refund through the gateway."""
     pending_refund = services.database.in_transaction(
         gateway_refund.lease_refund, refund_id=UUID(payload["refundId"]), now=now
@@ -53,7 +53,7 @@ def _record_submission(
 
 
 @phased_handler(create.POLL_TOPIC)
-def poll_refund(services: Services, payload: dict[str, Any], _now: datetime) -> Callable[..., object]:
+def poll_refund(services: Services, payload: dict[str, Any], _now: datetime) -> LastPhase:
     """Fetch a refund's status from the gateway."""
     refund = services.database.in_transaction(
         gateway_reports.find_refund, refund_id=UUID(payload["refundId"])

@@ -1,6 +1,5 @@
 """Tasks of payouts: staging, submission to the gateway, status polls, and alerts about stalled payouts."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -9,6 +8,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from marketplace.infra.outbox import LastPhase
 from marketplace.kernel import queues
 from marketplace.payments.intents import expiry
 from marketplace.payouts.batches import staging
@@ -26,7 +26,7 @@ class StalledCounts:
 
 
 @phased_handler(submit.SEND_TOPIC)
-def submit_payouts(services: Services, payload: dict[str, Any], now: datetime) -> Callable[..., object]:
+def submit_payouts(services: Services, payload: dict[str, Any], now: datetime) -> LastPhase:
     """Submit the next payouts of a batch to the gateway."""
     leased = services.database.in_transaction(_lease_payouts, batch_id=UUID(payload["batchId"]), now=now)
     answers = submit.submit_payouts(services.transfers, leased.claimed)
@@ -39,7 +39,7 @@ def _lease_payouts(session: Session, *, batch_id: UUID, now: datetime) -> submit
 
 
 @phased_handler(apply_status.POLL_TOPIC)
-def poll_transfer(services: Services, payload: dict[str, Any], _now: datetime) -> Callable[..., object]:
+def poll_transfer(services: Services, payload: dict[str, Any], _now: datetime) -> LastPhase:
     """Fetch a transfer's status from the gateway."""
     payout = services.database.in_transaction(polling.find_transfer, reference=payload["reference"])
     reported = services.transfers.fetch_transfer(payout.reference)

@@ -1,12 +1,12 @@
 """Tasks of reconciliation: runs, missed charges and the check of ledger invariants."""
 
-from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 from marketplace.audit.operations import Act
+from marketplace.infra.outbox import LastPhase
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.payments.intents import lifecycle
@@ -37,7 +37,7 @@ def execute_started_run(services: Services, payload: dict[str, Any], now: dateti
 
 
 @phased_handler(resolution.APPLY_TOPIC)
-def apply_missed_charge(services: Services, payload: dict[str, Any], _now: datetime) -> Callable[..., object]:
+def apply_missed_charge(services: Services, payload: dict[str, Any], _now: datetime) -> LastPhase:
     """Apply a charge whose event was never received."""
     return partial(
         lifecycle.apply_reported_charge,

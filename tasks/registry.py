@@ -11,10 +11,10 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy.orm import Session
 
 from marketplace.background.schedule import DeclaredTask
-from marketplace.infra.outbox import Handler
+from marketplace.infra.outbox import Handler, LastPhase
 from marketplace.services import Services
 
-PhasedFunction = Callable[[Services, dict[str, Any], datetime], Callable[..., object] | None]
+PhasedFunction = Callable[[Services, dict[str, Any], datetime], LastPhase | None]
 
 
 @dataclass(frozen=True)

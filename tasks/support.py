@@ -1,6 +1,5 @@
 """Tasks of support and disputes: files of incoming messages, answers to contacts, resolved tickets."""
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -8,6 +7,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from marketplace.disputes import chargebacks, due_times, rulings, silence
+from marketplace.infra.outbox import LastPhase
 from marketplace.kernel import queues
 from marketplace.orders.operations import DISPUTED_ORDER_REFUNDED_TOPIC
 from marketplace.payments.chargebacks.intake import ORDER_CHARGED_BACK_TOPIC
@@ -17,7 +17,7 @@ from tasks.registry import QueueSweeper, handler, periodic, phased_handler
 
 
 @phased_handler(media.TOPIC)
-def fetch_media(services: Services, payload: dict[str, Any], now: datetime) -> Callable[..., None] | None:
+def fetch_media(services: Services, payload: dict[str, Any], now: datetime) -> LastPhase | None:
     """Fetch, check and store the file of a message."""
     return media.fetch_media(
         services.database,
@@ -30,7 +30,7 @@ def fetch_media(services: Services, payload: dict[str, Any], now: datetime) -> C
 
 
 @phased_handler(answers.TOPIC)
-def send_answer(services: Services, payload: dict[str, Any], now: datetime) -> Callable[..., None] | None:
+def send_answer(services: Services, payload: dict[str, Any], now: datetime) -> LastPhase | None:
     """Send an answer of staff to a contact."""
     return answers.send_answer(
         services.database,

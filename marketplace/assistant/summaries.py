@@ -1,7 +1,6 @@
 """Summaries of long threads, written in the background for later answers."""
 
 import json
-from collections.abc import Callable
 from datetime import datetime
 from uuid import UUID
 
@@ -17,6 +16,7 @@ from marketplace.assistant.privacy import protect
 from marketplace.assistant.threads import list_history
 from marketplace.assistant.usage import TokenPrices, record_usage
 from marketplace.infra.db import Database
+from marketplace.infra.outbox import LastPhase
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.language_model import LanguageModel
@@ -30,7 +30,7 @@ _MAX_SUMMARY_LENGTH = 3_000
 
 def summarize_thread(
     database: Database, model: LanguageModel, *, thread_id: UUID, prices: TokenPrices, now: datetime
-) -> Callable[..., None] | None:
+) -> LastPhase | None:
     """Summarise the messages before the latest ones. The model is called outside of transactions.
 
     A failure of the provider is not repeated, because the next answer of the thread makes the summary due again.

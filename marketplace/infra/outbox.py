@@ -6,7 +6,7 @@ A handler runs at least once, and its changes in the database commit exactly onc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 import structlog
@@ -61,6 +61,13 @@ FAILED_RETENTION = timedelta(days=365)
 _log = structlog.get_logger(__name__)
 
 Handler = Callable[[Session, dict[str, Any], datetime], None]
+
+
+class LastPhase(Protocol):
+    """The last phase of work that calls a provider, in the transaction that marks the event as done."""
+
+    def __call__(self, session: Session, *, now: datetime) -> object:
+        """Apply the result of the call."""
 
 
 class RetryLaterError(Exception):

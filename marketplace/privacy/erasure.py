@@ -6,7 +6,7 @@ so a worker that is killed leaves nothing undone: the next run does all steps ag
 
 import io
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -24,6 +24,7 @@ from marketplace.idempotency.models import IdempotencyKey
 from marketplace.identity.models import NEW_REFERRAL_CODE, DeletionRequest, ErasedIdentity, Profile
 from marketplace.infra import outbox
 from marketplace.infra.db import Database, allow_long_statements
+from marketplace.infra.outbox import LastPhase
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ConflictError, found
 from marketplace.media.documents import erase_documents
@@ -134,7 +135,7 @@ def run_erasure(
     tables: Mapping[str, Table],
     execution_id: UUID,
     now: datetime,
-) -> Callable[..., None] | None:
+) -> LastPhase | None:
     """Erase rows and files for some seconds.
 
     :param accounts: the accounts at the identity provider; none if another system deletes them
@@ -284,7 +285,7 @@ def _enqueue(session: Session, execution_id: UUID, *, now: datetime) -> None:
     )
 
 
-def _continue_with(execution_id: UUID) -> Callable[..., None]:
+def _continue_with(execution_id: UUID) -> LastPhase:
     def enqueue_next(session: Session, *, now: datetime) -> None:
         _enqueue(session, execution_id, now=now)
 

@@ -3,7 +3,7 @@
 import base64
 import secrets
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -15,6 +15,7 @@ from marketplace.identity.operations import lock_profile
 from marketplace.infra import outbox
 from marketplace.infra.db import Database
 from marketplace.infra.encryption import derive_secret
+from marketplace.infra.outbox import LastPhase
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ConflictError, found
 from marketplace.kernel.paging import Page, PageRequest, page_of
@@ -144,7 +145,7 @@ def prepare_export(
     private_bucket: str,
     export_id: UUID,
     now: datetime,
-) -> Callable[..., None] | None:
+) -> LastPhase | None:
     """Write and store the archive. A repeated call begins anew, with the same passphrase.
 
     :param tables: all tables of the models by name

@@ -4,7 +4,6 @@ The provider accepts any text within 24 hours of the contact's last message, and
 answer whose outcome is unknown is sent again: twice is better than never.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -15,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra import outbox
 from marketplace.infra.db import Database
+from marketplace.infra.outbox import LastPhase
 from marketplace.infra.sql.statements import Statement
 from marketplace.kernel import queues
 from marketplace.notifications.delivery.plan import list_opted_out
@@ -70,7 +70,7 @@ _SELECT_ANSWER = Statement(
 
 def send_answer(
     database: Database, client: MessagingClient, *, message_id: UUID, is_configured: bool, now: datetime
-) -> Callable[..., None] | None:
+) -> LastPhase | None:
     """Send an answer in two phases, and return the phase that records the outcome.
 
     :param is_configured: whether a messaging provider is configured

@@ -1,7 +1,6 @@
 """Files of incoming messages: fetch from the messaging provider, check, and keep in the private bucket."""
 
 import tempfile
-from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -12,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.infra import outbox
 from marketplace.infra.db import Database
+from marketplace.infra.outbox import LastPhase
 from marketplace.kernel import queues
 from marketplace.kernel.errors import UnsupportedMediaTypeError, ValidationError
 from marketplace.media import documents
@@ -54,7 +54,7 @@ def fetch_media(
     bucket: str,
     message_id: UUID,
     now: datetime,
-) -> Callable[..., None] | None:
+) -> LastPhase | None:
     """Fetch and check the file of a message, in several phases.
 
     A repeated call stores another copy, and the copy that no message names is deleted after a day.

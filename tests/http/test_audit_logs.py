@@ -3,7 +3,6 @@
 import csv
 import io
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -56,10 +55,14 @@ class Trail:
         return [row["action"] for row in self.get(**query).json["data"]]
 
 
+@pytest.fixture(scope="module")
+def reader(services: Services) -> FlaskClient:
+    return checked_app(services, AREAS).test_client()
+
+
 @pytest.fixture
-def trail(services: Services, bearer: Bearer) -> Iterator[Trail]:
-    market = Market(services.database)
-    client = checked_app(services, AREAS).test_client()
+def trail(services: Services, reader: FlaskClient, bearer: Bearer) -> Trail:
+    market, client = Market(services.database), reader
     headers = bearer(market.staff("compliance"))
     return Trail(client, services.database, headers, f"tests-{uuid4().hex}", market)
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 from random import randrange
-from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import text, update
@@ -415,9 +414,10 @@ _SELECT_TABLES = (
     " WHERE table_schema = 'public' AND table_type = 'BASE TABLE'"
 )
 # Bytes are shown in hex, so their text is searched too.
-_COUNT_ROWS = (
-    "SELECT count(*) FROM {table} t WHERE position(:words IN CAST(t AS text)) > 0"
-    " OR position(encode(:raw, 'hex') IN CAST(t AS text)) > 0"
+_SEARCH_TABLE = (
+    "SELECT sought FROM unnest(CAST(:strings AS text[])) sought WHERE EXISTS (SELECT FROM {table} t"
+    " WHERE position(sought IN CAST(t AS text)) > 0"
+    " OR position(encode(convert_to(sought, 'UTF8'), 'hex') IN CAST(t AS text)) > 0)"
 )
 
 
@@ -425,10 +425,6 @@ def find_strings(session: Session, strings: list[str]) -> dict[str, set[str]]:
     """Search all tables for strings, and return the tables with each string."""
     found: dict[str, set[str]] = {}
     for table in session.scalars(text(_SELECT_TABLES)).all():
-        for words in strings:
-            count: Any = session.scalar(
-                text(_COUNT_ROWS.format(table=table)), {"words": words, "raw": words.encode()}
-            )
-            if count:
-                found.setdefault(words, set()).add(table)
+        for words in session.scalars(text(_SEARCH_TABLE.format(table=table)), {"strings": strings}):
+            found.setdefault(words, set()).add(table)
     return found

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 import alembic.command
+import psycopg2
 import pytest
 from alembic.script import ScriptDirectory
 
@@ -53,7 +54,17 @@ def empty_database_url(addresses: Addresses) -> Iterator[str]:
 
 
 def schema(url: str, *, without: frozenset[str] = frozenset()) -> dict[str, list[tuple[Any, ...]]]:
-    return {part: query(url, sql) for part, sql in SCHEMA.items() if part not in without}
+    connection = psycopg2.connect(url)
+    try:
+        with connection, connection.cursor() as cursor:
+            parts = {}
+            for part, sql in SCHEMA.items():
+                if part not in without:
+                    cursor.execute(sql)
+                    parts[part] = cursor.fetchall()
+            return parts
+    finally:
+        connection.close()
 
 
 def test_revisions_form_a_single_line() -> None:

@@ -1,7 +1,6 @@
 """Erasure of personal data: plan, execution in batches, receipt, tombstone, and repetition after a restored backup."""
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -125,12 +124,24 @@ def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(erasure_module, "_PAUSE_RATIO", 0)
 
 
-@pytest.fixture
-def erasures(paying_services: Services, bearer: Bearer, clock: MovableClock) -> Iterator[Erasures]:
-    assert clock.now == NOW
+@pytest.fixture(scope="module")
+def site(paying_services: Services) -> tuple[FlaskClient, Services, InMemoryStorage, RecordedAccounts]:
     storage, accounts = InMemoryStorage(), RecordedAccounts()
     services = replace(paying_services, storage=storage, identity_accounts=accounts)
-    client = checked_app(services, AREAS).test_client()
+    return checked_app(services, AREAS).test_client(), services, storage, accounts
+
+
+@pytest.fixture
+def erasures(
+    site: tuple[FlaskClient, Services, InMemoryStorage, RecordedAccounts],
+    bearer: Bearer,
+    clock: MovableClock,
+) -> Erasures:
+    assert clock.now == NOW
+    client, services, storage, accounts = site
+    storage.objects.clear()
+    accounts.deleted.clear()
+    storage.fails = accounts.fails = False
     officer = services.database.in_transaction(make_person, role="staff", staff_role="compliance").id
     return Erasures(client, services.database, storage, accounts, bearer, services, officer)
 

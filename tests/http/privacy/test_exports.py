@@ -3,7 +3,7 @@
 import io
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -87,12 +87,21 @@ class Exports:
         return archive
 
 
-@pytest.fixture
-def exports(paying_services: Services, bearer: Bearer, clock: MovableClock) -> Iterator[Exports]:
-    assert clock.now == NOW
+@pytest.fixture(scope="module")
+def site(paying_services: Services) -> tuple[FlaskClient, Services, InMemoryStorage]:
     storage = InMemoryStorage()
     services = replace(paying_services, storage=storage)
-    client = checked_app(services, AREAS).test_client()
+    return checked_app(services, AREAS).test_client(), services, storage
+
+
+@pytest.fixture
+def exports(
+    site: tuple[FlaskClient, Services, InMemoryStorage], bearer: Bearer, clock: MovableClock
+) -> Exports:
+    assert clock.now == NOW
+    client, services, storage = site
+    storage.objects.clear()
+    storage.fails = False
     return Exports(client, services.database, storage, bearer, services)
 
 
