@@ -111,13 +111,15 @@ class TestWakeups:
         with socket.socket() as silent:
             silent.bind(("127.0.0.1", 0))
             silent.listen(64)
-            url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
+            address = silent.getsockname()
+            url = f"redis://127.0.0.1:{address[1]}/0"
             relay = Dispatcher(changed(paying_services, redis_url=url))
             with counted_connections() as connections:
                 for _ in range(50):
                     relay.send_wakeup(queues.WEBHOOKS, "inbox", uuid4())
 
-        assert len(connections) == 1
+        # Threads of other tests may connect to other servers.
+        assert connections.count(address) == 1
 
     def test_commit_sends_wakeup_that_runs_event(
         self, connected: Dispatcher, database: Database, done: list[Any]
