@@ -19,7 +19,7 @@ from marketplace.kernel.errors import ConflictError, ConflictOfInterestError, Va
 from marketplace.notifications.live_streams import EndReason
 from marketplace.notifications.operations import notify
 from marketplace.people import texts
-from marketplace.people.staff_roles import ensure_not_last_admin
+from marketplace.people.staff_roles import ensure_not_erased, ensure_not_last_admin
 from marketplace.vendors.models import VendorProfile
 
 RESTRICTED, SUSPENDED = "restricted", "suspended"
@@ -122,9 +122,12 @@ def restrict_for_deletion(session: Session, *, profile: Profile, act: Act) -> No
 
 
 def close_account(session: Session, *, profile: Profile, now: datetime) -> None:
-    """Suspend a locked profile and close the store for good, because the person is erased."""
+    """Suspend a locked profile and close the store for good, because the person is erased.
+
+    A current decision of staff ends, so that the task for due decisions does not find the decision for ever.
+    """
+    _end_current_decision(session, profile, how="replaced", act=Act(_SYSTEM_ROLE, now))
     _set_status(profile, status=SUSPENDED, reason=None, until=None, now=now)
-    profile.appeal_status = None
     session.flush()
     session.execute(
         update(VendorProfile)
@@ -228,7 +231,9 @@ def _lock_person(session: Session, *, user_id: UUID, act: Act) -> Profile:
     if user_id == act.person_id:
         raise ConflictOfInterestError(texts.OWN_ACCOUNT)
     ensure_not_last_admin(session, user_id=user_id)
-    return lock_profile(session, user_id=user_id)
+    profile = lock_profile(session, user_id=user_id)
+    ensure_not_erased(profile)
+    return profile
 
 
 def _is_deletion_pending(session: Session, user_id: UUID) -> bool:

@@ -8,7 +8,13 @@ from sqlalchemy.orm import Session
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.identity.models import Profile
 from marketplace.infra.sql.statements import Statement
-from marketplace.kernel.errors import ConflictError, ConflictOfInterestError, ValidationError, found
+from marketplace.kernel.errors import (
+    ConflictError,
+    ConflictOfInterestError,
+    NotFoundError,
+    ValidationError,
+    found,
+)
 from marketplace.notifications.operations import notify
 from marketplace.people import texts
 from marketplace.vendors.queries import find_store_of_user
@@ -111,7 +117,17 @@ def _lock_for_role_change(session: Session, *, user_id: UUID, act: Act) -> Profi
     )
     if profile.id == act.person_id:
         raise ConflictOfInterestError(texts.OWN_ROLE)
+    ensure_not_erased(profile)
     return profile
+
+
+def ensure_not_erased(profile: Profile) -> None:
+    """Refuse an act of staff on the empty profile of an erased person.
+
+    :raises NotFoundError: the person is erased
+    """
+    if profile.erased_at is not None:
+        raise NotFoundError(texts.PERSON_ERASED)
 
 
 def _ensure_other_admin(session: Session, profile: Profile) -> None:

@@ -1,6 +1,7 @@
 """Error messages and notifications of the administration of people."""
 
 PERSON_NOT_FOUND = "Person not found."
+PERSON_ERASED = "The data of this person was erased. The account cannot be changed."
 OWN_ROLE = "You cannot change your own role. Ask another administrator."
 LAST_ADMIN = "This person is the last active administrator. Make another person an administrator first."
 NOT_STAFF = "This person has no staff role."

@@ -12,12 +12,14 @@ from flask.testing import FlaskClient
 from sqlalchemy import text
 
 from blueprints.areas import AREAS
+from marketplace.audit.operations import Act
 from marketplace.audit.person_keys import owner_of_contact, seal, unseal
 from marketplace.audit.signatures import is_signed
 from marketplace.identity.models import DeletionRequest
 from marketplace.infra.db import Database
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.notifications.operations import notify
+from marketplace.people.account_status import bar_account, end_due_decisions
 from marketplace.privacy import erasure as erasure_module
 from marketplace.privacy.erasure import TOPIC, read_receipts, reapply_erasure
 from marketplace.services import Services
@@ -275,6 +277,57 @@ class TestReturn:
 
         assert answer.status_code == 200
         assert answer.json["data"]["email"] == email
+
+
+class TestStaff:
+    def test_current_decision_ends_with_the_erasure(self, erasures: Erasures) -> None:
+        person, other = erasures.person(), erasures.person()
+        admin = erasures.database.in_transaction(make_person, role="staff", staff_role="admin").id
+        for user_id in (person, other):
+            erasures.database.in_transaction(
+                bar_account,
+                user_id=user_id,
+                status="restricted",
+                reason="Counterfeit phones.",
+                until=NOW + timedelta(days=1),
+                act=Act("admin", NOW, user_id=admin),
+            )
+        erasures.erase(person)
+        with erasures.database.reading() as session:
+            left = session.scalar(
+                text("SELECT count(*) FROM account_decisions WHERE user_id = :id AND ended_at IS NULL"),
+                {"id": person},
+            )
+        assert left == 0
+
+        end_due_decisions(erasures.database, now=NOW + timedelta(days=2))
+
+        with erasures.database.reading() as session:
+            rows = session.execute(
+                text("SELECT id, account_status FROM profiles WHERE id = ANY(:ids)"), {"ids": [person, other]}
+            )
+            assert {row.id: row.account_status for row in rows} == {person: "suspended", other: "active"}
+
+    @pytest.mark.parametrize(
+        ("method", "action", "body"),
+        [
+            ("post", "reinstate", {"reason": "By mistake."}),
+            ("post", "restrict", {"reason": "By mistake."}),
+            ("put", "staff-role", {"staffRole": "support", "reason": "By mistake."}),
+        ],
+    )
+    def test_staff_cannot_change_an_erased_account(
+        self, erasures: Erasures, method: str, action: str, body: dict[str, str]
+    ) -> None:
+        person = erasures.person()
+        admin = erasures.database.in_transaction(make_person, role="staff", staff_role="admin").id
+        erasures.start(person)
+
+        refused = getattr(erasures.client, method)(
+            f"/api/admin/users/{person}/{action}", headers=erasures.bearer(admin, aal="aal2"), json=body
+        )
+
+        assert "erased" in assert_problem(refused, 404, "RESOURCE_NOT_FOUND")["detail"]
 
 
 class TestPlan:
