@@ -90,7 +90,7 @@ def _check_anchors() -> int:
     try:
         with services.database.reading() as session:
             for anchor in anchors.read_anchors(services.storage, bucket=services.settings.s3_private_bucket):
-                anchors.check_anchor(session, anchor, first_id=0)
+                anchors.check_anchor(session, anchor)
                 count += 1
     except anchors.AnchorError as error:
         raise CommandFailedError(f"{error} The trail was cut off or written again.") from error

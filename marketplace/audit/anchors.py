@@ -87,14 +87,11 @@ def _parse(content: bytes) -> dict[str, Any] | None:
     return anchor if isinstance(anchor, dict) and anchor.get("kind") == _KIND else None
 
 
-def check_anchor(session: Session, anchor: dict[str, Any], *, first_id: int) -> None:
+def check_anchor(session: Session, anchor: dict[str, Any]) -> None:
     """Check that the trail has the row of an anchor.
 
-    :param first_id: the first row of the database; earlier rows are in archives only
     :raises AnchorError: the row is missing or has another hash
     """
-    if anchor["lastId"] < first_id:
-        return
     stored = session.scalar(select(AuditLog.hash).where(AuditLog.id == anchor["lastId"]))
     if stored is None:
         raise AnchorError(f"Row {anchor['lastId']} of the anchor of {anchor['day']} is missing.")

@@ -302,6 +302,9 @@ class TestAdministration:
         with served(tmp_path, identity_admin_key=self.KEY) as server:
             self.adapter(server).delete(UUID(int=7))
 
+            accepted = post(f"{server.identity_issuer}/authorize", data={**parameters(), "persona": "buyer"})
+            assert accepted.status_code == 303
+
     def test_wrong_key_is_refused(self, tmp_path: Path) -> None:
         with (
             served(tmp_path, identity_admin_key=self.KEY) as server,

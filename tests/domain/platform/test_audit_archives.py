@@ -73,7 +73,7 @@ class TestAnchors:
         with database.reading() as session:
             found = list(anchors.read_anchors(storage, bucket=BUCKET))
             for anchor in found:
-                anchors.check_anchor(session, anchor, first_id=0)
+                anchors.check_anchor(session, anchor)
             return len(found)
 
     def test_day_has_a_single_anchor(self, database: Database, storage: InMemoryStorage) -> None:
