@@ -19,6 +19,7 @@ from sqlalchemy import Connection, create_engine, pool, text
 import migrations
 from commands.console.environment import get_settings
 from commands.console.failures import CommandFailedError
+from marketplace.infra.encryption import EncryptionError, make_keyring, use_keyring
 from marketplace.models import metadata
 from migrations.comparing import default_text, drop_equal_defaults
 
@@ -53,7 +54,11 @@ def upgrade() -> None:
             "An upgrade needs a direct connection to PostgreSQL, without a pooler. Set DATABASE_URL to the server and"
             " DATABASE_PREPARED_STATEMENTS=on."
         )
-    steps = upgrade_database(settings.database_url)
+    use_keyring(make_keyring(settings.data_encryption_keys, settings.blind_index_key))
+    try:
+        steps = upgrade_database(settings.database_url)
+    except EncryptionError as error:
+        raise CommandFailedError(f"The upgrade encrypts values. {error}") from error
     for step in steps:
         click.echo(f"applied {step}")
     click.echo(f"The database is {'now' if steps else 'already'} at revision {latest_revision()}.")

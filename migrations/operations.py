@@ -5,7 +5,7 @@ again.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -52,4 +52,22 @@ def backfill(statement: str) -> None:
             op.execute(statement)
             return
         while op.get_bind().execute(sa.text(statement)).rowcount:
+            time.sleep(_PAUSE_SECONDS)
+
+
+def backfill_rows(
+    select: str, update: str, convert: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+) -> None:
+    """Convert rows in Python until the SELECT returns no row. Each UPDATE commits. Offline, nothing is printed.
+
+    :param select: must return a limited number of rows that still need the change
+    :param update: changes a row, with the parameters that ``convert`` returns
+    """
+    if op.get_context().as_sql:
+        return
+    with outside_transaction():
+        bind = op.get_bind()
+        while rows := bind.execute(sa.text(select)).mappings().all():
+            for row in rows:
+                bind.execute(sa.text(update), dict(convert(row)))
             time.sleep(_PAUSE_SECONDS)

@@ -133,6 +133,8 @@ def _format_copy_field(value: Any) -> str:
         return "t" if value else "f"
     if isinstance(value, datetime):
         return value.isoformat()
+    if isinstance(value, bytes):
+        return f"\\\\x{value.hex()}"
     if isinstance(value, list | tuple):
         value = "{" + ",".join(f'"{str(item).translate(_QUOTES)}"' for item in value) + "}"
     return str(value).translate(_ESCAPES)

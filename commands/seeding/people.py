@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from commands.seeding.categories import ROOT_NAMES
 from commands.seeding.loading import copy_rows, load_data
+from marketplace.identity.models import CONTACT, CONTACT_INDEX
 from marketplace.kernel import demo_ids
 from marketplace.kernel.demo_ids import SeededKind, seeded_id
 from marketplace.kernel.opening_hours import DAYS, LAGOS, WeeklyHours
@@ -264,11 +265,17 @@ def _load_shifts(session: Session, *, now: datetime) -> None:
     )
 
 
+def _encrypted_phone(phone: str) -> tuple[str, bytes]:
+    """Return a number as COPY stores the number: encrypted, and the index."""
+    return CONTACT.encrypt(phone), CONTACT_INDEX.compute(phone)
+
+
 def _load_profiles(session: Session, *, vendors: int, now: datetime) -> None:
     since = now - _MEMBERSHIP_AGE
     rows: list[tuple[object, ...]] = [
         (
-            *(persona.user_id, persona.email, persona.full_name, persona.phone, campus_id(persona.campus)),
+            *(persona.user_id, persona.email, persona.full_name, campus_id(persona.campus)),
+            *_encrypted_phone(persona.phone),
             *(persona.role, persona.staff_role, persona.account_status),
             *(_STATUS_REASONS.get(persona.account_status), _BADGES[persona.role], since, since),
             since if persona.role == "vendor" or persona.name == "buyer2" else None,
@@ -287,7 +294,7 @@ def _load_profiles(session: Session, *, vendors: int, now: datetime) -> None:
     ]
     rows += [
         (
-            *(user_id, f"{mailbox}@{EMAIL_DOMAIN}", name, f"+234701{index:07d}", campus),
+            *(user_id, f"{mailbox}@{EMAIL_DOMAIN}", name, campus, *_encrypted_phone(f"+234701{index:07d}")),
             *(
                 role,
                 None,
@@ -306,7 +313,17 @@ def _load_profiles(session: Session, *, vendors: int, now: datetime) -> None:
         session,
         "profiles",
         (
-            *("id", "email", "name", "phone", "campus_id", "role", "staff_role", "account_status"),
+            *(
+                "id",
+                "email",
+                "name",
+                "campus_id",
+                "phone",
+                "phone_index",
+                "role",
+                "staff_role",
+                "account_status",
+            ),
             *("status_reason", "badges", "created_at", "updated_at", "phone_verified_at", "appeal_status"),
         ),
         rows,
@@ -441,7 +458,7 @@ def _load_addresses(session: Session, *, now: datetime) -> None:
             (
                 *(seeded_id(SeededKind.ADDRESS, number), user_id, "My room", halls[number % len(halls)]),
                 *("Block " + "ABCD"[number % 4], f"{100 + 7 * number}", "Call at the porter's lodge"),
-                *(phone, True, since, since),
+                *(CONTACT.encrypt(phone), True, since, since),
             )
             for number, (user_id, phone) in enumerate(homes, 1)
         ],

@@ -2,10 +2,13 @@
 
 from datetime import datetime
 
-from sqlalchemy import LargeBinary, UniqueConstraint
+from sqlalchemy import UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from marketplace.infra.db import Entity
+from marketplace.infra.encryption import EncryptedText
+
+RESPONSE_TEXT = EncryptedText("idempotency_keys.response_text")
 
 
 class IdempotencyKey(Entity):
@@ -23,5 +26,5 @@ class IdempotencyKey(Entity):
     completed_at: Mapped[datetime | None]
     response_status: Mapped[int | None]
     response_type: Mapped[str | None]
-    response_body: Mapped[bytes | None] = mapped_column(LargeBinary, info={"personal": "response"})
+    response_text: Mapped[str | None] = mapped_column(RESPONSE_TEXT, info={"personal": "response"})
     expires_at: Mapped[datetime] = mapped_column(index=True)

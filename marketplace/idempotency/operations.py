@@ -17,7 +17,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from marketplace.idempotency import texts
-from marketplace.idempotency.models import IdempotencyKey
+from marketplace.idempotency.models import RESPONSE_TEXT, IdempotencyKey
 from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.kernel.errors import ConflictError, ValidationError
 
@@ -83,7 +83,7 @@ _ACQUIRE_KEY = Prepared(
             "completed_at": None,
             "response_status": None,
             "response_type": None,
-            "response_body": None,
+            "response_text": None,
         },
         where=or_(
             IdempotencyKey.expires_at <= _upsert.excluded.claimed_at,
@@ -120,13 +120,13 @@ def acquire_key(session: Session, *, scope: KeyScope, now: datetime) -> KeyLease
         raise RequestInProgressError(texts.REQUEST_JUST_ENDED, retry_after_seconds=1)
     if existing.request_hash != scope.request_hash:
         raise IdempotencyKeyReusedError.of("Idempotency-Key", texts.KEY_REUSED)
-    if existing.response_status is None or existing.response_type is None or existing.response_body is None:
+    if existing.response_status is None or existing.response_type is None or existing.response_text is None:
         age = (now - existing.claimed_at).total_seconds()
         raise RequestInProgressError(
             texts.REQUEST_IN_PROGRESS,
             retry_after_seconds=max(1, min(_MAX_RETRY_AFTER_SECONDS, int(LEASE_SECONDS - age))),
         )
-    return StoredResponse(existing.response_status, existing.response_type, existing.response_body)
+    return StoredResponse(existing.response_status, existing.response_type, existing.response_text.encode())
 
 
 _COMPLETE_KEY = Prepared(
@@ -140,8 +140,9 @@ _COMPLETE_KEY = Prepared(
         completed_at=bindparam("now"),
         response_status=bindparam("status"),
         response_type=bindparam("content_type"),
-        response_body=bindparam("body"),
-    )
+        response_text=bindparam("body"),
+    ),
+    encrypted={"body": RESPONSE_TEXT},
 )
 
 
@@ -157,7 +158,7 @@ def complete_key(session: Session, *, lease: KeyLease, response: StoredResponse,
         now=now,
         status=response.status,
         content_type=response.content_type,
-        body=response.body,
+        body=response.body.decode(),
     )
     if not stored:
         raise RequestTakenOverError(texts.REQUEST_TAKEN_OVER)

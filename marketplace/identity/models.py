@@ -6,11 +6,15 @@ from uuid import UUID
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, Numeric, UniqueConstraint, column, func, text
 from sqlalchemy.dialects.postgresql import JSONB, ExcludeConstraint
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column, validates
 
 from marketplace.infra.db import Base, Entity, Timestamped
 from marketplace.infra.encryption import ENCRYPTED_VALUE_PATTERN, BlindIndex, EncryptedText
 
+# All columns of phone numbers and replaced addresses share these types, so that SQL can copy and compare values.
+CONTACT = EncryptedText("contact")
+CONTACT_INDEX = BlindIndex("contact")
+_ENCRYPTED_PHONE = f"phone ~ '{ENCRYPTED_VALUE_PATTERN}'"
 NEW_REFERRAL_CODE = text("upper(substr(replace(gen_random_uuid()::text, '-', ''), 1, 10))")
 
 
@@ -47,6 +51,8 @@ class Profile(Timestamped, Base):
         CheckConstraint("language IN ('en', 'pcm')", name="language"),
         CheckConstraint("(role = 'staff') = (staff_role IS NOT NULL)", name="staff_role"),
         CheckConstraint("phone_verified_at IS NULL OR phone IS NOT NULL", name="phone_verified_at"),
+        CheckConstraint(_ENCRYPTED_PHONE, name="phone"),
+        CheckConstraint("(phone IS NULL) = (phone_index IS NULL)", name="phone_index"),
         CheckConstraint(
             "status_code IS NULL OR (status_code = 'deletion_pending' AND account_status = 'restricted')",
             name="status_code",
@@ -58,8 +64,8 @@ class Profile(Timestamped, Base):
             name="erased",
         ),
         Index(
-            "uq_profiles_verified_phone",
-            "phone",
+            "uq_profiles_verified_phone_index",
+            "phone_index",
             unique=True,
             postgresql_where=text("phone_verified_at IS NOT NULL"),
         ),
@@ -70,13 +76,14 @@ class Profile(Timestamped, Base):
             postgresql_using="gin",
             postgresql_ops={"search_text": "gin_trgm_ops"},
         ),
-        Index("ix_profiles_phone", "phone", postgresql_where=text("phone IS NOT NULL")),
+        Index("ix_profiles_phone_index", "phone_index", postgresql_where=text("phone_index IS NOT NULL")),
     )
 
     id: Mapped[UUID] = mapped_column(primary_key=True)
     email: Mapped[str | None] = mapped_column(info={"personal": "email"})
     name: Mapped[str | None] = mapped_column(info={"personal": "name"})
-    phone: Mapped[str | None] = mapped_column(info={"personal": "phone"})
+    phone: Mapped[str | None] = mapped_column(CONTACT, info={"personal": "phone"})
+    phone_index: Mapped[bytes | str | None] = mapped_column(CONTACT_INDEX)
     phone_verified_at: Mapped[datetime | None] = mapped_column(
         comment="Time at which the user proved to have the phone number; null after a change of the number"
     )
@@ -118,6 +125,11 @@ class Profile(Timestamped, Base):
     erased_at: Mapped[datetime | None] = mapped_column(
         comment="Time at which an erasure began; the profile has stayed as a pseudonym since then"
     )
+
+    @validates("phone")
+    def _index_phone(self, _name: str, phone: str | None) -> str | None:
+        self.phone_index = phone
+        return phone
 
 
 class DeletionRequest(Entity):
@@ -255,13 +267,20 @@ class FormerContact(Entity):
     __tablename__ = "former_contacts"
     __table_args__ = (
         CheckConstraint("kind IN ('phone', 'email')", name="kind"),
+        CheckConstraint(f"contact ~ '{ENCRYPTED_VALUE_PATTERN}'", name="contact"),
         Index("ix_former_contacts_user", "user_id", "replaced_at"),
     )
 
     user_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"))
     kind: Mapped[str]
-    contact: Mapped[str] = mapped_column(info={"personal": "contact"})
+    contact: Mapped[str] = mapped_column(CONTACT, info={"personal": "contact"})
+    contact_index: Mapped[bytes | str] = mapped_column(CONTACT_INDEX)
     replaced_at: Mapped[datetime]
+
+    @validates("contact")
+    def _index_contact(self, _name: str, contact: str) -> str:
+        self.contact_index = contact
+        return contact
 
 
 class Address(Timestamped, Entity):
@@ -269,6 +288,7 @@ class Address(Timestamped, Entity):
 
     __tablename__ = "addresses"
     __table_args__ = (
+        CheckConstraint(_ENCRYPTED_PHONE, name="phone"),
         Index("ix_addresses_user", "user_id", "created_at"),
         Index(
             "uq_addresses_default",
@@ -286,7 +306,7 @@ class Address(Timestamped, Entity):
     latitude: Mapped[Decimal | None] = mapped_column(Numeric(9, 6), info={"personal": "address"})
     longitude: Mapped[Decimal | None] = mapped_column(Numeric(9, 6), info={"personal": "address"})
     instructions: Mapped[str | None] = mapped_column(info={"personal": "address"})
-    phone: Mapped[str | None] = mapped_column(info={"personal": "phone"})
+    phone: Mapped[str | None] = mapped_column(CONTACT, info={"personal": "phone"})
     is_default: Mapped[bool] = mapped_column(server_default=text("false"))
     deleted_at: Mapped[datetime | None]
 

@@ -4,12 +4,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, func, select, text, update
+from sqlalchemy import bindparam, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from marketplace.identity import queries, texts
-from marketplace.identity.models import Address, ErasedIdentity, Profile
+from marketplace.identity.models import CONTACT_INDEX, Address, ErasedIdentity, Profile
 from marketplace.identity.preferences import merge_preferences
 from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.kernel.errors import (
@@ -57,6 +57,7 @@ def create_profile(
             email=email,
             name=name,
             phone=phone,
+            phone_index=phone,
             campus_id=campus_id,
             created_at=now,
             updated_at=now,
@@ -74,15 +75,14 @@ def complete_profile(
 
     :param phone: an unverified number in international format
     """
+    profile = session.get(Profile, user_id, with_for_update={"key_share": True}, populate_existing=True)
+    if profile is None or profile.updated_at != profile.created_at:
+        return
     given = {"email": email, "name": name, "phone": phone, "campus_id": find_campus_of_email(session, email)}
-    filled = {field: func.coalesce(getattr(Profile, field), value) for field, value in given.items() if value}
-    if filled:
-        session.execute(
-            update(Profile)
-            .where(Profile.id == user_id, Profile.updated_at == Profile.created_at)
-            .values(filled),
-            execution_options={"synchronize_session": False},
-        )
+    for field, value in given.items():
+        if value and getattr(profile, field) is None:
+            setattr(profile, field, value)
+    session.flush()
 
 
 # FOR NO KEY UPDATE lets other transactions insert rows that refer to the profile.
@@ -100,12 +100,17 @@ def lock_profile(session: Session, *, user_id: UUID) -> None:
 _INSERT_FORMER_PHONE = Statement(
     text(
         """
-        INSERT INTO former_contacts (user_id, kind, contact, replaced_at)
-        SELECT id, 'phone', phone, :now FROM profiles
-        WHERE id = :user_id AND phone IS DISTINCT FROM :phone AND phone IS NOT NULL
+        INSERT INTO former_contacts (user_id, kind, contact, contact_index, replaced_at)
+        SELECT id, 'phone', phone, phone_index, :now FROM profiles
+        WHERE id = :user_id AND phone_index IS DISTINCT FROM CAST(:phone_index AS bytea) AND phone IS NOT NULL
         """
     )
 )
+
+
+def _record_former_phone(session: Session, *, user_id: UUID, phone: str | None, now: datetime) -> None:
+    phone_index = None if phone is None else CONTACT_INDEX.compute(phone)
+    _INSERT_FORMER_PHONE.run(session, user_id=user_id, phone_index=phone_index, now=now)
 
 
 def update_profile(
@@ -153,7 +158,7 @@ def update_profile(
             profile.notification_preferences, columns["notification_preferences"]
         )
     if "phone" in columns and columns["phone"] != profile.phone:
-        _INSERT_FORMER_PHONE.run(session, user_id=user_id, phone=columns["phone"], now=now)
+        _record_former_phone(session, user_id=user_id, phone=columns["phone"], now=now)
         columns["phone_verified_at"] = None
     old_image_id = profile.avatar_image_id
     changed = {name: value for name, value in columns.items() if getattr(profile, name) != value}
@@ -173,11 +178,17 @@ def set_verified_phone(session: Session, *, user_id: UUID, phone: str, now: date
 
     :param phone: in international format; no other profile has this number as verified
     """
-    _INSERT_FORMER_PHONE.run(session, user_id=user_id, phone=phone, now=now)
+    _record_former_phone(session, user_id=user_id, phone=phone, now=now)
     session.execute(
         update(Profile)
         .where(Profile.id == user_id)
-        .values(phone=phone, phone_verified_at=now, revision=Profile.revision + 1, updated_at=now),
+        .values(
+            phone=phone,
+            phone_index=phone,
+            phone_verified_at=now,
+            revision=Profile.revision + 1,
+            updated_at=now,
+        ),
         execution_options={"synchronize_session": False},
     )
 

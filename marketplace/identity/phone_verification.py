@@ -151,7 +151,11 @@ def confirm_code(
     _LOCK_NUMBER.run(session, phone=phone)
     profiles = session.scalars(
         select(Profile)
-        .where(or_(Profile.id == user_id, (Profile.phone == phone) & Profile.phone_verified_at.is_not(None)))
+        .where(
+            or_(
+                Profile.id == user_id, (Profile.phone_index == phone) & Profile.phone_verified_at.is_not(None)
+            )
+        )
         .order_by(Profile.id)
         .with_for_update(key_share=True),
         execution_options={"populate_existing": True},

@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, case, select, text
 from sqlalchemy.orm import Session
 
 from marketplace.identity import texts
-from marketplace.identity.models import AdminRole, Profile
+from marketplace.identity.models import CONTACT, CONTACT_INDEX, AdminRole, Profile
 from marketplace.identity.preferences import Preferences, resolve_preferences
 from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.kernel.errors import AccountErasedError, NotFoundError, found
@@ -88,7 +88,7 @@ def find_profile_with_phone(session: Session, *, phone: str) -> UUID | None:
     :return: the profile's id, or none
     """
     return session.scalar(
-        select(Profile.id).where(Profile.phone == phone, Profile.phone_verified_at.is_not(None))
+        select(Profile.id).where(Profile.phone_index == phone, Profile.phone_verified_at.is_not(None))
     )
 
 
@@ -159,6 +159,7 @@ _SELECT_OWN_PROFILE = Prepared(
         """
     ),
     row=OwnProfile,
+    encrypted={"phone": CONTACT},
 )
 
 
@@ -208,6 +209,7 @@ _SELECT_ADDRESSES = Prepared(
         """
     ),
     row=SavedAddress,
+    encrypted={"phone": CONTACT},
 )
 
 
@@ -244,13 +246,12 @@ _SELECT_FORMER_CONTACTS = Statement(
     text(
         """
         SELECT id FROM (
-            SELECT DISTINCT ON (f.contact) f.id, f.replaced_at
-            FROM former_contacts f JOIN profiles p ON p.id = f.user_id
-            WHERE f.user_id = :user_id AND f.replaced_at >= :since
-                AND f.contact IS DISTINCT FROM CASE f.kind WHEN 'phone' THEN p.phone ELSE p.email END
-            ORDER BY f.contact, f.replaced_at
+            SELECT DISTINCT ON (contact_index) id, replaced_at FROM former_contacts
+            WHERE user_id = :user_id AND replaced_at >= :since
+                AND contact_index <> ALL(CAST(:current_indexes AS bytea[]))
+            ORDER BY contact_index, replaced_at, id
         ) each_once
-        ORDER BY replaced_at LIMIT :limit
+        ORDER BY replaced_at, id LIMIT :limit
         """
     )
 )
@@ -262,7 +263,11 @@ def list_former_contacts(session: Session, *, user_id: UUID, since: datetime, li
     :param since: ignore contacts replaced earlier; another person may have an old number by now
     :param limit: the maximum number of contacts
     """
-    return _SELECT_FORMER_CONTACTS.scalars(session, user_id=user_id, since=since, limit=limit)
+    profile = session.get_one(Profile, user_id)
+    current = [CONTACT_INDEX.compute(contact) for contact in (profile.phone, profile.email) if contact]
+    return _SELECT_FORMER_CONTACTS.scalars(
+        session, user_id=user_id, current_indexes=current, since=since, limit=limit
+    )
 
 
 _MAX_OFFICERS = 100

@@ -36,7 +36,7 @@ _SECRET_KEYS = frozenset(
     dsn s3secretaccesskey signature
     email emails emailaddress accountnumberindex accountname ownername payeename buyername customername holdername
     fullname firstname lastname surname displayname avatarurl avatarkey hostel hall roomnumber latitude longitude
-    shippingaddress deliveryaddress ipaddress useragent responsebody providermessageid repliesto dedupeid
+    shippingaddress deliveryaddress ipaddress useragent responsebody responsetext providermessageid repliesto dedupeid
     replytext trackingnote vacationnote resolutionnote proposalnote cancellationreason statusreason rejectionreason
     decisionreason ratingcomment emailmessageid p256dh earliermessages threadtitle threadsummary flagdetails
     """.split()  # noqa: SIM905 - a list of so many quoted words reads worse

@@ -7,7 +7,9 @@ from uuid import UUID
 from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Identity, Index, Sequence, text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from marketplace.identity.models import CONTACT
 from marketplace.infra.db import Base, Entity, Timestamped
+from marketplace.infra.encryption import ENCRYPTED_VALUE_PATTERN
 
 order_number = Sequence("order_number", start=100001, metadata=Base.metadata)
 
@@ -54,6 +56,7 @@ class Order(Timestamped, Entity):
         # For the limit of a buyer, and for the sweep, which reads all unpaid orders: those of the last hour. With the
         # deadline in the index, each request for a payment page would write to all indexes.
         Index("ix_orders_unpaid", "buyer_id", postgresql_where=text("status = 'pending_payment'")),
+        CheckConstraint(f"delivery_phone ~ '{ENCRYPTED_VALUE_PATTERN}'", name="delivery_phone"),
         Index("ix_orders_created", "created_at", "id"),
         Index("ix_orders_campus", "campus_id", text("id DESC")),
         Index("ix_orders_status", "status", "created_at", "id"),
@@ -93,6 +96,9 @@ class Order(Timestamped, Entity):
     currency: Mapped[str] = mapped_column(server_default="NGN")
     delivery_method: Mapped[str]
     shipping_address: Mapped[dict[str, Any]] = mapped_column(info={"personal": "address"})
+    delivery_phone: Mapped[str | None] = mapped_column(
+        CONTACT, comment="The phone number of the shipping address", info={"personal": "phone"}
+    )
     note: Mapped[str | None] = mapped_column(info={"personal": "message"})
     tracking_note: Mapped[str | None] = mapped_column(info={"personal": "message"})
     payment_reference: Mapped[str | None]

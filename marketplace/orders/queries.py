@@ -10,6 +10,7 @@ import orjson
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from marketplace.identity.models import CONTACT
 from marketplace.identity.queries import Caller
 from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.kernel.errors import AccountNotActiveError, NotFoundError
@@ -103,7 +104,8 @@ class OrderRow(OrderParties, OrderColumns):
     wallet_part_minor: int
     accepted_part_minor: int
     currency: str
-    shipping_address: dict[str, Any]
+    stored_address: dict[str, Any]
+    delivery_phone: str | None
     delivery_method: str
     note: str | None
     tracking_note: str | None
@@ -122,6 +124,13 @@ class OrderRow(OrderParties, OrderColumns):
     revision: int
     has_refunds: bool
     _lines: list[tuple[str, str, str | None, int, int, int, int, int]]
+
+    @property
+    def shipping_address(self) -> dict[str, Any]:
+        """The destination: an address with its phone number, or a hub."""
+        if self.delivery_phone is None:
+            return self.stored_address
+        return self.stored_address | {"phone": self.delivery_phone}
 
     @property
     def due_minor(self) -> int:
@@ -288,7 +297,8 @@ ORDER_COLUMNS_SQL = """o.id, o.number, o.status, s.status AS escrow_status, o.ch
 _SELECT_ORDER_SQL = f"""
     SELECT {ORDER_COLUMNS_SQL}, v.user_id AS vendor_user_id, {PARTIES_SQL}, o.campus_id,
         o.wallet_minor AS wallet_part_minor, o.accepted_minor AS accepted_part_minor, o.currency,
-        o.shipping_address, o.delivery_method, o.note, o.tracking_note, o.payment_reference, o.payment_channel,
+        o.shipping_address AS stored_address, o.delivery_phone, o.delivery_method, o.note, o.tracking_note,
+        o.payment_reference, o.payment_channel,
         o.created_at, o.paid_at, o.accepted_at, o.delivered_at, o.cancelled_at, o.expired_at, o.disputed_at,
         o.refunded_at, o.cancelled_by, o.cancellation_reason, o.revision,
         EXISTS (SELECT FROM refunds r WHERE r.order_id = o.id) AS has_refunds,
@@ -323,6 +333,7 @@ _SELECT_ORDERS = {
             AND (CAST(:after AS uuid) IS NULL OR o.id < :after) ORDER BY o.id DESC LIMIT :limit"""
         ),
         row=OrderRow,
+        encrypted={"delivery_phone": CONTACT},
     )
     for role, condition in (
         ("buyer", "o.buyer_id = :owner_id"),
@@ -365,6 +376,7 @@ _SELECT_ORDERS_OF_CHECKOUT = Statement(
         f"{_SELECT_ORDER_SQL} WHERE o.checkout_id = :checkout_id AND o.buyer_id = :user_id ORDER BY o.id LIMIT 100"
     ),
     row=OrderRow,
+    encrypted={"delivery_phone": CONTACT},
 )
 
 
@@ -425,7 +437,9 @@ def list_order_events(session: Session, *, order_id: UUID, caller: Caller) -> li
     return list_trail(session, order_id=order_id)
 
 
-_SELECT_ORDER = Prepared(text(f"{_SELECT_ORDER_SQL} WHERE o.id = :order_id"), row=OrderRow)
+_SELECT_ORDER = Prepared(
+    text(f"{_SELECT_ORDER_SQL} WHERE o.id = :order_id"), row=OrderRow, encrypted={"delivery_phone": CONTACT}
+)
 
 
 def fetch_order_with_roles(session: Session, *, order_id: UUID, caller: Caller) -> tuple[OrderRow, list[str]]:

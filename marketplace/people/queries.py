@@ -117,7 +117,7 @@ def _text_conditions(given: str) -> list[ColumnElement[bool]]:
     if _ORDER_NUMBER.fullmatch(given):
         return [Profile.id.in_(_parties_of_order(given.upper()))]
     if (phone := normalise_phone(given)) is not None:
-        return [Profile.phone == phone]
+        return [Profile.phone_index == phone]
     searched = func.people_search_text(Profile.name, Profile.email)
     return [searched.contains(word, autoescape=True) for word in fold_search_text(given).split()]
 

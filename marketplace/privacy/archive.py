@@ -31,9 +31,12 @@ _LEFT_OUT = {
     "notification_delivery_logs": {"provider_message_id"},
     "orders": {"pin_counter", "pin_failures", "pin_locked_until"},
     "payout_accounts": {"account_number_index"},
+    "former_contacts": {"contact_index"},
     "payment_intents": {"access_code"},
     "phone_codes": {"phone_index"},
+    "profiles": {"phone_index"},
     "privacy_exports": {"nonce", "document_id"},
+    "support_contacts": {"sender_index"},
     "support_contact_messages": {"provider_message_id", "replies_to"},
     "support_ticket_messages": {"email_message_id", "provider_message_id"},
     "user_devices": {"token", "token_index"},
@@ -47,7 +50,7 @@ _ROWS_LEFT_OUT = {
     "support_ticket_messages": "NOT t.is_internal",
 }
 # Columns that belong to the other party of an order, by the column with the owner.
-_OF_THE_OWNER = {"orders": ("buyer_id", {"shipping_address", "note"})}
+_OF_THE_OWNER = {"orders": ("buyer_id", {"shipping_address", "delivery_phone", "note"})}
 
 
 @dataclass(frozen=True)

@@ -254,6 +254,7 @@ def _clear_profile(session: Session, user_id: UUID, *, now: datetime) -> None:
             email=None,
             name=None,
             phone=None,
+            phone_index=None,
             phone_verified_at=None,
             campus_id=None,
             avatar_url=None,
@@ -324,13 +325,15 @@ def _read_keys(
     aliased = table.alias("t")
     conditions: list[ColumnElement[bool]] = [text(f"({step.condition})")]  # type: ignore[list-item]
     if isinstance(step, ClearColumns):
-        conditions.append(
-            or_(*(aliased.c[name].is_distinct_from(step.values[name]) for name in step.compared))
-        )
+        conditions.append(or_(*(_differs(aliased.c[name], step.values[name]) for name in step.compared)))
     query = select(*(aliased.c[column.name] for column in table.primary_key.columns)).where(and_(*conditions))
     with database.transaction() as session:
         allow_long_statements(session, seconds=_STATEMENT_SECONDS)
         return session.execute(query, {"user_id": user_id}).all()
+
+
+def _differs(column: ColumnElement[Any], value: Any) -> ColumnElement[bool]:
+    return column.is_not(None) if value is None else column.is_distinct_from(value)
 
 
 def _run_batch(

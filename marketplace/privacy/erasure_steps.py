@@ -145,10 +145,12 @@ STEPS: tuple[DeleteRows | ClearColumns, ...] = (
     ClearColumns(
         "support_contacts",
         {
-            "sender": literal_column("'deleted-' || id::text"),
+            "sender": DELETED_TEXT,
+            "sender_index": None,
             "phone": None,
             "display_name": None,
         },
+        unless_equal=("sender_index", "phone", "display_name"),
     ),
     # Store
     DeleteRows("product_images"),
@@ -205,7 +207,7 @@ STEPS: tuple[DeleteRows | ClearColumns, ...] = (
     # Money: amounts and references stay
     ClearColumns(
         "orders",
-        {"shipping_address": {}, "note": None},
+        {"shipping_address": {}, "delivery_phone": None, "note": None},
         where="t.buyer_id = :user_id",
     ),
     ClearColumns("orders", {"tracking_note": None, "cancellation_reason": None}),

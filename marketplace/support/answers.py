@@ -12,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import text, update
 from sqlalchemy.orm import Session
 
+from marketplace.identity.models import CONTACT
 from marketplace.infra import outbox
 from marketplace.infra.db import Database
 from marketplace.infra.outbox import LastPhase
@@ -65,6 +66,7 @@ _SELECT_ANSWER = Statement(
         """
     ),
     row=_Answer,
+    encrypted={"sender": CONTACT, "phone": CONTACT},
 )
 
 

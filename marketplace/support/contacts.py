@@ -10,6 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from marketplace.identity.models import CONTACT, CONTACT_INDEX
 from marketplace.identity.queries import find_profile_with_phone
 from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.phones import normalise_phone
@@ -36,16 +37,18 @@ class IncomingMessage:
 _UPSERT_CONTACT = Statement(
     text(
         """
-        INSERT INTO support_contacts (sender, phone, display_name, profile_id, first_message_at, last_message_at)
-        VALUES (:sender, :phone, :name, :profile_id, :at, :at)
-        ON CONFLICT (sender) DO UPDATE SET
+        INSERT INTO support_contacts
+            (sender, sender_index, phone, display_name, profile_id, first_message_at, last_message_at)
+        VALUES (:sender, :sender_index, :phone, :name, :profile_id, :at, :at)
+        ON CONFLICT (sender_index) DO UPDATE SET
             display_name = coalesce(excluded.display_name, support_contacts.display_name),
             profile_id = excluded.profile_id,
             first_message_at = least(support_contacts.first_message_at, excluded.first_message_at),
             last_message_at = greatest(support_contacts.last_message_at, excluded.last_message_at)
         RETURNING id
         """
-    )
+    ),
+    encrypted={"sender": CONTACT, "phone": CONTACT},
 )
 
 
@@ -73,6 +76,7 @@ def record_message(
     contact_id = _UPSERT_CONTACT.scalar(
         session,
         sender=sender,
+        sender_index=CONTACT_INDEX.compute(sender),
         phone=phone,
         name=name,
         profile_id=profile_id,

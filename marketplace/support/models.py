@@ -5,9 +5,11 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, Sequence, UniqueConstraint, text as sql
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column, validates
 
+from marketplace.identity.models import CONTACT, CONTACT_INDEX
 from marketplace.infra.db import Base, CreatedAt, Entity, Timestamped
+from marketplace.infra.encryption import ENCRYPTED_VALUE_PATTERN
 
 ticket_number = Sequence("support_ticket_number", start=100001, metadata=Base.metadata)
 
@@ -18,14 +20,22 @@ class SupportContact(Entity):
     __tablename__ = "support_contacts"
     __table_args__ = (
         CheckConstraint("first_message_at <= last_message_at", name="messages_in_order"),
+        CheckConstraint(f"sender ~ '{ENCRYPTED_VALUE_PATTERN}'", name="sender"),
+        CheckConstraint(f"phone ~ '{ENCRYPTED_VALUE_PATTERN}'", name="phone"),
+        Index("uq_support_contacts_sender_index", "sender_index", unique=True),
         Index("ix_support_contacts_profile", "profile_id"),
     )
 
     sender: Mapped[str] = mapped_column(
-        unique=True, comment="The sender's id at the provider", info={"personal": "phone"}
+        CONTACT, comment="The sender's id at the provider", info={"personal": "phone"}
+    )
+    sender_index: Mapped[bytes | str | None] = mapped_column(
+        CONTACT_INDEX, comment="Null after the erasure of the person"
     )
     phone: Mapped[str | None] = mapped_column(
-        comment="The number in international format, if the sender is a number", info={"personal": "phone"}
+        CONTACT,
+        comment="The number in international format, if the sender is a number",
+        info={"personal": "phone"},
     )
     display_name: Mapped[str | None] = mapped_column(
         comment="The name chosen by the sender, unverified", info={"personal": "name"}
@@ -37,6 +47,11 @@ class SupportContact(Entity):
     first_message_at: Mapped[datetime]
     last_message_at: Mapped[datetime]
     created_at: Mapped[CreatedAt]
+
+    @validates("sender")
+    def _index_sender(self, _name: str, sender: str) -> str:
+        self.sender_index = sender
+        return sender
 
 
 class SupportContactMessage(Entity):

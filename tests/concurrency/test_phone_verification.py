@@ -40,7 +40,7 @@ def confirm(database: Database, user_id: UUID, code: str) -> None:
 def verified_users(database: Database, phone: str) -> Sequence[UUID]:
     with database.reading() as session:
         return session.scalars(
-            select(Profile.id).where(Profile.phone == phone, Profile.phone_verified_at.is_not(None))
+            select(Profile.id).where(Profile.phone_index == phone, Profile.phone_verified_at.is_not(None))
         ).all()
 
 

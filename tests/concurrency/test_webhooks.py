@@ -97,7 +97,7 @@ def test_concurrent_messages_of_a_sender_have_a_single_contact(database: Databas
     assert results == ["processed"] * THREADS
     with database.reading() as session:
         assert len(messages_of(session, sender)) == THREADS
-        contact = row_of(session, "support_contacts", sender=sender)
+        contact = row_of(session, "support_contacts", sender_index=sender)
         assert (contact["last_message_at"] - contact["first_message_at"]).total_seconds() == THREADS - 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import text
 
 from marketplace.identity.models import Profile
 from marketplace.notifications.devices import WebPushSubscription, register_device
@@ -115,12 +115,13 @@ def delivery(site: ServiceProcesses) -> DeliverySite:
     site.query("DELETE FROM notifications")
     shop = site.database.in_transaction(make_shop)
     with site.database.transaction() as session:
-        session.execute(update(Profile).values(phone=None, phone_verified_at=None, email=None))
         session.execute(
-            update(Profile)
-            .where(Profile.id == shop.buyer.id)
-            .values(phone=PHONE, phone_verified_at=datetime.now(UTC), email=ADDRESS)
+            text(
+                "UPDATE profiles SET phone = NULL, phone_index = NULL, phone_verified_at = NULL, email = NULL"
+            )
         )
+        profile = session.get_one(Profile, shop.buyer.id)
+        profile.phone, profile.phone_verified_at, profile.email = PHONE, datetime.now(UTC), ADDRESS
     return DeliverySite(site, shop)
 
 

@@ -2,14 +2,22 @@
 
 import hashlib
 import io
+import re
 from collections.abc import Iterator
 
 import pytest
 import requests
 from PIL import Image
+from sqlalchemy import select
 
+from marketplace.infra.db import Database
+from marketplace.infra.encryption import make_keyring, use_keyring
 from marketplace.kernel import demo_ids
+from marketplace.orders.models import Order
+from marketplace.orders.pin import delivery_pin
+from marketplace.payouts.models import PayoutAccount
 from sandbox.personas import PERSONAS
+from tests.support.encryption_keys import BLIND_INDEX_KEY, DATA_ENCRYPTION_KEYS
 from tests.support.installation import Installation, query, start_installation
 from tests.support.servers import Addresses
 
@@ -21,7 +29,7 @@ CONTENT = {
     "hostels": "id, campus_id, name",
     "hubs": "id, name, address, opening_hours, latitude, longitude",
     "categories": "id, parent_id, name, slug, position, lineage",
-    "profiles": "id, email, name, phone, campus_id, role, staff_role, account_status, badges",
+    "profiles": "id, email, name, encode(phone_index, 'hex'), campus_id, role, staff_role, account_status, badges",
     "addresses": "id, user_id, hostel, hall, room_number, is_default",
     "vendor_profiles": "id, user_id, display_name, slug",
     "payout_accounts": "id, user_id, bank_code, bank_name, encode(account_number_index, 'hex'), account_name",
@@ -276,3 +284,37 @@ def test_ratings_of_seeded_stores_equal_the_reviews(seeded: Installation) -> Non
     assert (listed.returncode, "0 1 0 1 0" in listed.stdout) == (1, True)
     assert "Repaired stores: 1" in seeded.ok("reviews", "verify", "--repair", DATABASE_URL=url)
     assert seeded.ok("reviews", "verify", DATABASE_URL=url) == "All ratings equal the reviews.\n"
+
+
+def test_dump_holds_no_secret_of_a_persona_in_clear(seeded: Installation, database: str) -> None:
+    use_keyring(make_keyring(DATA_ENCRYPTION_KEYS, BLIND_INDEX_KEY))
+    ids = [persona.user_id for persona in PERSONAS]
+    connected = Database(database, pool_size=1, application_name="tests")
+    with connected.reading() as session:
+        numbers = session.scalars(
+            select(PayoutAccount.account_number).where(PayoutAccount.user_id.in_(ids))
+        ).all()
+        orders = session.execute(select(Order.id, Order.pin_counter).where(Order.buyer_id.in_(ids))).all()
+    connected.close()
+    key = seeded.environment["DELIVERY_PIN_KEY"]
+    pins = {delivery_pin(key=key, order_id=order_id, counter=counter) for order_id, counter in orders}
+    phones = {persona.phone.removeprefix("+234") for persona in PERSONAS}
+    assert len(numbers) >= 3
+    assert len(pins) >= 8
+    digits = [*numbers, *pins, *phones]
+    # A fraction of a second has six digits too.
+    secret = re.compile(rf"(?<![0-9.])(?:\+?(?:234|0))?({'|'.join(digits)})(?![0-9])")
+    in_hex = re.compile("|".join(word.encode().hex() for word in [*numbers, *phones]))
+    names = re.compile("|".join(persona.full_name for persona in PERSONAS if persona.has_profile))
+
+    tables = query(database, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
+    found, named = {}, set()
+    for (table,) in tables:
+        for (line,) in query(database, f"SELECT t::text FROM {table} t"):
+            if secret.search(line) or in_hex.search(line):
+                found[table] = line
+            if names.search(line):
+                named.add(table)
+
+    assert found == {}
+    assert "profiles" in named  # the search finds plain values

@@ -18,6 +18,7 @@ from blueprints.applications.schemas import OwnApplication, SlugAvailability, St
 from blueprints.areas import AREAS
 from marketplace.applications import slugs
 from marketplace.applications.submit import DOCUMENT_RETENTION
+from marketplace.identity.models import Profile
 from marketplace.infra.db import Database
 from marketplace.media.documents import MAX_BYTES, MAX_UPLOADS_PER_DAY, delete_due_documents
 from marketplace.services import Services
@@ -96,9 +97,7 @@ class Applicants:
 
     def body(self, user_id: UUID, **fields: Any) -> dict[str, Any]:
         with self.database.reading() as session:
-            phone = session.execute(
-                text("SELECT phone FROM profiles WHERE id = :id"), {"id": user_id}
-            ).scalar_one()
+            phone = session.get_one(Profile, user_id).phone
         given = {
             "storeName": "Amara \U0001f4a1 لمبات",
             "slug": random_slug(),

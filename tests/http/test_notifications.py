@@ -9,6 +9,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import text
 
 from blueprints.notifications.schemas import NotificationView
+from marketplace.identity.models import FormerContact
 from marketplace.infra.db import Database
 from marketplace.notifications import feed as feed_module
 from marketplace.notifications.feed import MAX_UNREAD_COUNT
@@ -181,16 +182,14 @@ def test_barred_person_reads_the_feed(feed: Feed, status: str) -> None:
 def test_notification_to_former_contact_is_not_in_the_feed(feed: Feed) -> None:
     feed.add()
     with feed.database.transaction() as session:
-        contact_id = session.execute(
-            text(
-                "INSERT INTO former_contacts (user_id, kind, contact, replaced_at)"
-                " VALUES (:id, 'phone', '+2348031234567', now()) RETURNING id"
-            ),
-            {"id": feed.user_id},
-        ).scalar_one()
+        replaced = FormerContact(
+            user_id=feed.user_id, kind="phone", contact="+2348031234567", replaced_at=datetime.now(UTC)
+        )
+        session.add(replaced)
+        session.flush()
         session.execute(
             text("UPDATE notifications SET former_contact_id = :contact WHERE id = :id"),
-            {"contact": contact_id, "id": feed.ids[0]},
+            {"contact": replaced.id, "id": feed.ids[0]},
         )
 
     assert feed.page()["data"] == []

@@ -24,6 +24,7 @@ UNTYPED_BY_DESIGN = {
     "orders.admin_table.CampusOrder.shipping_address": _STORED,
     "orders.placing.place_order.Delivery.address": _STORED,
     "orders.queries.OrderRow.shipping_address": _STORED,
+    "orders.queries.OrderRow.stored_address": _STORED,
     "orders.transitions.apply_transition": "columns that a transition sets",
     "payments.integrity.drift.raise_drift_and_halt_payouts": _FACTS,
     "payments.refunds.alerts.raise_refund_alert": _FACTS,

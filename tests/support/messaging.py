@@ -5,8 +5,10 @@ from typing import Any
 from uuid import uuid4
 
 import orjson
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.orm import Session
+
+from marketplace.support.models import SupportContact, SupportContactMessage
 
 _numbers = count(uuid4().int % 10**7 * 10)
 
@@ -82,11 +84,15 @@ def envelope(*units: dict[str, Any], names: dict[str, str] | None = None) -> byt
 def messages_of(session: Session, sender: str) -> list[dict[str, Any]]:
     """List the stored messages of a sender in sending order."""
     rows = session.execute(
-        text(
-            "SELECT m.*, c.phone, c.display_name, c.profile_id FROM support_contact_messages m"
-            " JOIN support_contacts c ON c.id = m.contact_id WHERE c.sender = :sender ORDER BY m.sent_at, m.id"
-        ),
-        {"sender": sender},
+        select(
+            *SupportContactMessage.__table__.columns,
+            SupportContact.phone,
+            SupportContact.display_name,
+            SupportContact.profile_id,
+        )
+        .join(SupportContact, SupportContact.id == SupportContactMessage.contact_id)
+        .where(SupportContact.sender_index == sender)
+        .order_by(SupportContactMessage.sent_at, SupportContactMessage.id)
     )
     return [dict(row) for row in rows.mappings()]
 

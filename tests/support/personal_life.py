@@ -1,11 +1,12 @@
 """People with personal data in many tables, for tests of erasures: a buyer and a vendor who have done business."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from random import randrange
 from uuid import UUID, uuid4
 
-from sqlalchemy import text, update
+from sqlalchemy import Text, select, text, type_coerce, update
 from sqlalchemy.orm import Session
 
 from marketplace.applications.models import VendorApplication
@@ -13,16 +14,20 @@ from marketplace.assistant.threads import NewThreadMessage, add_answer, start_tu
 from marketplace.catalog.models import Product, ProductImage
 from marketplace.chat.models import ChatMessageImage
 from marketplace.chat.send import MessageContent, send_to_store
+from marketplace.idempotency.models import RESPONSE_TEXT
 from marketplace.identity.models import FormerContact, PhoneCode, Profile
 from marketplace.identity.operations import add_address
+from marketplace.infra.encryption import EncryptionError
 from marketplace.ledger import accounts
 from marketplace.ledger.operations import Posting, post_transaction
 from marketplace.ledger.queries import fetch_balance
 from marketplace.media.models import Image, PrivateDocument
+from marketplace.models import metadata
 from marketplace.notifications.devices import register_device
 from marketplace.notifications.operations import notify
 from marketplace.orders.models import Order
 from marketplace.payments.models import PaymentTransferAccount
+from marketplace.privacy.key_rotation import list_encrypted_columns
 from marketplace.privacy.models import PrivacyExport
 from marketplace.providers.storage import StoredObject
 from marketplace.reviews.models import Review, ReviewImage
@@ -112,16 +117,12 @@ def _pay_out(session: Session, life: Life) -> None:
 def _fill_profile(session: Session, storage: InMemoryStorage, life: Life) -> None:
     buyer = life.shop.buyer.id
     key = _image(session, storage, buyer, "avatar")
-    session.execute(
-        update(Profile)
-        .where(Profile.id == buyer)
-        .values(
-            name=life.of_buyer("Zubaida Okonkwo-Bright"),
-            email=life.of_buyer("zubaida.bright@north.example.edu"),
-            phone=life.number(life.buyer_strings, "+23480", 8),
-            avatar_url=life.of_buyer("https://pictures.example.org/zubaida.jpg"),
-        )
-    )
+    profile = session.get_one(Profile, buyer)
+    profile.name = life.of_buyer("Zubaida Okonkwo-Bright")
+    profile.email = life.of_buyer("zubaida.bright@north.example.edu")
+    profile.phone = life.number(life.buyer_strings, "+23480", 8)
+    profile.avatar_url = life.of_buyer("https://pictures.example.org/zubaida.jpg")
+    session.flush()
     life.buyer_files.append(key)
     add_address(
         session,
@@ -159,7 +160,7 @@ def _fill_profile(session: Session, storage: InMemoryStorage, life: Life) -> Non
     session.execute(
         text(
             "INSERT INTO idempotency_keys (caller, method, path, key, request_hash, claimed_at, completed_at,"
-            " response_status, response_type, response_body, expires_at)"
+            " response_status, response_type, response_text, expires_at)"
             " VALUES (:caller, 'POST', '/api/orders', :key, 'x', :now, :now, 201, 'application/json', :body, :later)"
         ),
         {
@@ -167,21 +168,18 @@ def _fill_profile(session: Session, storage: InMemoryStorage, life: Life) -> Non
             "key": str(uuid4()),
             "now": NOW,
             "later": NOW + timedelta(days=1),
-            "body": life.of_buyer("Dove wing 9").encode(),
+            "body": RESPONSE_TEXT.encrypt(life.of_buyer("Dove wing 9")),
         },
     )
 
 
 def _fill_order(session: Session, life: Life, order_id: UUID) -> None:
-    session.execute(
-        update(Order)
-        .where(Order.id == order_id)
-        .values(
-            shipping_address={"hostel": life.of_buyer("Falcon Court"), "roomNumber": "K-88"},
-            note=life.of_buyer("Ring the blue bell"),
-            tracking_note=life.of_buyer("Met her by the old baobab"),
-        )
-    )
+    order = session.get_one(Order, order_id)
+    order.shipping_address = {"hostel": life.of_buyer("Falcon Court"), "roomNumber": "K-88"}
+    order.delivery_phone = life.number(life.buyer_strings, "+23480", 8)
+    order.note = life.of_buyer("Ring the blue bell")
+    order.tracking_note = life.of_buyer("Met her by the old baobab")
+    session.flush()
     intent_id = session.scalar(
         text("SELECT a.intent_id FROM payment_allocations a WHERE a.order_id = :id LIMIT 1"), {"id": order_id}
     )
@@ -422,9 +420,20 @@ _SEARCH_TABLE = (
 
 
 def find_strings(session: Session, strings: list[str]) -> dict[str, set[str]]:
-    """Search all tables for strings, and return the tables with each string."""
+    """Search all tables for strings, also in encrypted values, and return the tables with each string."""
     found: dict[str, set[str]] = {}
     for table in session.scalars(text(_SELECT_TABLES)).all():
         for words in session.scalars(text(_SEARCH_TABLE.format(table=table)), {"strings": strings}):
             found.setdefault(words, set()).add(table)
+    for encrypted in list_encrypted_columns(metadata.tables):
+        stored = session.scalars(
+            select(type_coerce(encrypted.column, Text)).where(encrypted.column.is_not(None))
+        )
+        for value in stored:
+            # Other tests leave values of other keys and of no key.
+            with suppress(EncryptionError):
+                plain = encrypted.column.type.process_result_value(value, session.get_bind().dialect)
+                for words in strings:
+                    if words in str(plain):
+                        found.setdefault(words, set()).add(encrypted.table.name)
     return found

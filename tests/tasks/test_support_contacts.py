@@ -74,7 +74,7 @@ class Contacts:
                 session.scalars(
                     select(SupportTicket)
                     .join(SupportContact, SupportContact.id == SupportTicket.contact_id)
-                    .where(SupportContact.sender == self.sender)
+                    .where(SupportContact.sender_index == self.sender)
                     .order_by(SupportTicket.id)
                 )
             )

@@ -66,12 +66,17 @@ class Statement(Generic[_RowT]):
     def _execute(self, session: Session, parameters: Mapping[str, Any]) -> Any:
         cursor = driver_cursor(session)
         if self.encrypted:
-            parameters = {
-                name: self.encrypted[name].encrypt(value) if name in self.encrypted else value
-                for name, value in parameters.items()
-            }
+            parameters = self._encrypt(parameters)
         cursor.execute(self.sql, {**self._constants, **parameters} if self._constants else parameters)
         return cursor
+
+    def _encrypt(self, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {
+            name: self.encrypted[name].encrypt(value)
+            if name in self.encrypted and value is not None
+            else value
+            for name, value in parameters.items()
+        }
 
     def _row_builder(self, cursor: Any) -> Callable[[tuple[Any, ...]], _RowT]:
         """Return the function that builds a row. The first result determines the column labels."""
@@ -195,10 +200,15 @@ class Prepared(Statement[_RowT]):
     """
 
     def __init__(
-        self, clause: ClauseElement, *, row: type[_RowT] | None = None, columns: Sequence[str] | None = None
+        self,
+        clause: ClauseElement,
+        *,
+        row: type[_RowT] | None = None,
+        columns: Sequence[str] | None = None,
+        encrypted: Mapping[str, EncryptedText] | None = None,
     ) -> None:
         """Compile a statement, as ``Statement`` does."""
-        super().__init__(clause, row=row, columns=columns)
+        super().__init__(clause, row=row, columns=columns, encrypted=encrypted)
         literals = {name: adapt(value).getquoted().decode() for name, value in self._constants.items()}
         placeholders = {name: f"${number}" for number, name in enumerate(self._given_names, start=1)}
         body = self.sql % (literals | placeholders)
@@ -217,5 +227,7 @@ class Prepared(Statement[_RowT]):
         if self._name not in prepared_names:
             cursor.execute(self._prepare, ())
             prepared_names.add(self._name)
+        if self.encrypted:
+            parameters = self._encrypt(parameters)
         cursor.execute(self._call, {name: _argument(value) for name, value in parameters.items()})
         return cursor

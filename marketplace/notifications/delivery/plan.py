@@ -10,6 +10,7 @@ from uuid import UUID
 from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
+from marketplace.identity.models import CONTACT
 from marketplace.identity.preferences import resolve_preferences
 from marketplace.infra.sql.statements import Prepared
 from marketplace.notifications.delivery.policy import first_due_at, later_pin_channels
@@ -75,15 +76,21 @@ class _DueNotification:
     type: str
     former_kind: str | None
     email: str | None
-    phone: str | None
+    profile_phone: str | None
+    phone_verified: bool
     notification_preferences: dict[str, Any]
+
+    @property
+    def phone(self) -> str | None:
+        """The verified phone number."""
+        return self.profile_phone if self.phone_verified else None
 
 
 _SELECT_DUE = Prepared(
     text(
         """
         SELECT n.id, n.user_id, n.type, f.kind AS former_kind, p.email,
-            CASE WHEN p.phone_verified_at IS NOT NULL THEN p.phone END AS phone, p.notification_preferences
+            p.phone AS profile_phone, p.phone_verified_at IS NOT NULL AS phone_verified, p.notification_preferences
         FROM notifications n JOIN profiles p ON p.id = n.user_id
             LEFT JOIN former_contacts f ON f.id = n.former_contact_id
         WHERE n.deliver_at <= :now
@@ -91,6 +98,7 @@ _SELECT_DUE = Prepared(
         """
     ),
     row=_DueNotification,
+    encrypted={"profile_phone": CONTACT},
 )
 
 
@@ -206,7 +214,13 @@ class _DueFallback:
     user_id: UUID
     channel: str
     is_received: bool
-    phone: str | None
+    profile_phone: str | None
+    phone_verified: bool
+
+    @property
+    def phone(self) -> str | None:
+        """The verified phone number."""
+        return self.profile_phone if self.phone_verified else None
 
 
 _SELECT_DUE_FALLBACKS = Prepared(
@@ -214,7 +228,7 @@ _SELECT_DUE_FALLBACKS = Prepared(
         """
         SELECT d.id, d.notification_id, d.user_id, d.channel,
             d.status IN ('delivered', 'read') OR n.read_at IS NOT NULL AS is_received,
-            CASE WHEN p.phone_verified_at IS NOT NULL THEN p.phone END AS phone
+            p.phone AS profile_phone, p.phone_verified_at IS NOT NULL AS phone_verified
         FROM notification_delivery_logs d JOIN notifications n ON n.id = d.notification_id
             JOIN profiles p ON p.id = d.user_id
         WHERE d.fallback_at <= :now
@@ -222,6 +236,7 @@ _SELECT_DUE_FALLBACKS = Prepared(
         """
     ),
     row=_DueFallback,
+    encrypted={"profile_phone": CONTACT},
 )
 
 

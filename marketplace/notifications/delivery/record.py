@@ -8,6 +8,7 @@ from uuid import UUID
 from sqlalchemy import delete, select, text, update
 from sqlalchemy.orm import Session
 
+from marketplace.identity.models import CONTACT
 from marketplace.infra.sql.statements import Prepared
 from marketplace.notifications.delivery.plan import PlannedDelivery, insert_deliveries
 from marketplace.notifications.delivery.policy import (
@@ -43,16 +44,32 @@ class LeasedDelivery:
     subject_id: UUID | None
     created_at: datetime
     language: str
-    email: str | None
-    phone: str | None
+    profile_email: str | None
+    profile_phone: str | None
+    phone_verified: bool
+    former_kind: str | None
+    former_contact: str | None
+
+    @property
+    def email(self) -> str | None:
+        """The e-mail address: the replaced contact of a security notice, or the profile's address."""
+        if self.former_kind is not None:
+            return self.former_contact if self.former_kind == "email" else None
+        return self.profile_email
+
+    @property
+    def phone(self) -> str | None:
+        """The phone number: the replaced contact of a security notice, or the profile's verified number."""
+        if self.former_kind is not None:
+            return self.former_contact if self.former_kind == "phone" else None
+        return self.profile_phone if self.phone_verified else None
 
 
 _DETAILS = """
     SELECT d.id, d.notification_id, d.user_id, d.channel, d.device_id, d.attempt, n.type, n.title, n.body, n.link,
         n.subject_id, n.created_at, p.language,
-        CASE WHEN f.id IS NULL THEN p.email WHEN f.kind = 'email' THEN f.contact END AS email,
-        CASE WHEN f.id IS NOT NULL THEN CASE f.kind WHEN 'phone' THEN f.contact END
-            WHEN p.phone_verified_at IS NOT NULL THEN p.phone END AS phone
+        p.email AS profile_email, p.phone AS profile_phone,
+        p.phone_verified_at IS NOT NULL AS phone_verified, f.kind AS former_kind, f.contact AS former_contact
     FROM leased d JOIN notifications n ON n.id = d.notification_id JOIN profiles p ON p.id = d.user_id
         LEFT JOIN former_contacts f ON f.id = n.former_contact_id
 """
@@ -70,6 +87,7 @@ _LEASE_DUE = Prepared(
         """
     ),
     row=LeasedDelivery,
+    encrypted={"profile_phone": CONTACT, "former_contact": CONTACT},
 )
 
 
@@ -206,6 +224,7 @@ _LEASE_ABANDONED = Prepared(
         """
     ),
     row=LeasedDelivery,
+    encrypted={"profile_phone": CONTACT, "former_contact": CONTACT},
 )
 
 

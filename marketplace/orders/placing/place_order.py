@@ -13,6 +13,7 @@ from marketplace.cart import operations as cart_operations, queries as cart_quer
 from marketplace.catalog import cache_tags, stock
 from marketplace.catalog.promotions import flash_sales
 from marketplace.identity import operations as identity_operations, queries as identity_queries
+from marketplace.identity.models import CONTACT
 from marketplace.infra.cache import drop_cached
 from marketplace.infra.sql.statements import Json, Prepared
 from marketplace.kernel.errors import ConflictError, InvalidParam, ValidationError
@@ -329,11 +330,11 @@ _INSERT_ORDER = Prepared(
         WITH placed AS (
             INSERT INTO orders (id, buyer_id, vendor_id, campus_id, checkout_id, status, subtotal_minor,
                 delivery_fee_minor, service_fee_minor, discount_minor, total_minor, wallet_minor,
-                delivery_method, shipping_address, note, expires_at, created_at, updated_at)
+                delivery_method, shipping_address, delivery_phone, note, expires_at, created_at, updated_at)
             VALUES (coalesce(CAST(:order_id AS uuid), uuidv7()),
                 :buyer_id, :vendor_id, :campus_id, :checkout_id, :status, :subtotal_minor,
                 :delivery_fee_minor, :service_fee_minor, :discount_minor, :total_minor, :wallet_minor,
-                :delivery_method, :shipping_address, :note, :expires_at, :now, :now)
+                :delivery_method, :shipping_address, :delivery_phone, :note, :expires_at, :now, :now)
             RETURNING id
         ), held AS (
             INSERT INTO escrows (order_id, status, amount_minor, created_at, updated_at)
@@ -355,7 +356,8 @@ _INSERT_ORDER = Prepared(
         )
         SELECT id FROM placed
         """
-    )
+    ),
+    encrypted={"delivery_phone": CONTACT},
 )
 
 
@@ -386,7 +388,8 @@ def _insert_order(
         total_minor=price.total_minor,
         wallet_minor=order.wallet_minor,
         delivery_method=request.delivery.method,
-        shipping_address=Json(address),
+        shipping_address=Json({key: value for key, value in address.items() if key != "phone"}),
+        delivery_phone=address.get("phone"),
         note=request.note,
         expires_at=now + PAYMENT_WINDOW,
         now=now,

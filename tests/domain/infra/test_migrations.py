@@ -1,6 +1,7 @@
 """Migrations: agreement with the models, and downgrade and upgrade of each revision."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -8,6 +9,7 @@ import alembic.command
 import psycopg2
 import pytest
 from alembic.script import ScriptDirectory
+from sqlalchemy import select
 
 from commands.console.failures import CommandFailedError
 from commands.db import (
@@ -17,7 +19,12 @@ from commands.db import (
     list_differences,
     upgrade_database,
 )
+from marketplace.idempotency.models import IdempotencyKey
+from marketplace.identity.models import Address, FormerContact, Profile
+from marketplace.infra.db import Database
 from marketplace.models import metadata
+from marketplace.orders.models import Order
+from marketplace.support.models import SupportContact
 from tests.support.installation import query
 from tests.support.servers import Addresses, create_database, drop_database
 
@@ -131,3 +138,61 @@ def test_old_revision_is_refused_with_the_next_step(empty_database_url: str) -> 
     query(empty_database_url, "UPDATE alembic_version SET version_num = '0029'")
     with pytest.raises(CommandFailedError, match=r"0029, which is too old to upgrade.*`make reset`"):
         upgrade_database(empty_database_url)
+
+
+def test_upgrade_encrypts_stored_contacts(empty_database_url: str) -> None:
+    config = alembic_config(empty_database_url)
+    alembic.command.upgrade(config, "1075")
+    person, campus, phone = uuid4(), uuid4(), "+2348031234567"
+    add = partial(query, empty_database_url)
+    add("INSERT INTO campuses (id, name, slug) VALUES (%s, 'North', 'north')", str(campus))
+    add("INSERT INTO profiles (id, phone, phone_verified_at) VALUES (%s, %s, now())", str(person), phone)
+    add("INSERT INTO addresses (user_id, hostel, phone) VALUES (%s, 'Unity', %s)", str(person), phone)
+    add(
+        "INSERT INTO former_contacts (user_id, kind, contact, replaced_at) VALUES (%s, 'email', 'ada@x.ng', now())",
+        str(person),
+    )
+    add(
+        "INSERT INTO support_contacts (sender, phone, first_message_at, last_message_at)"
+        " VALUES ('2348031234567', %s, now(), now())",
+        phone,
+    )
+    add(
+        "INSERT INTO idempotency_keys (caller, method, path, key, request_hash, claimed_at, completed_at,"
+        " response_status, response_type, response_body, expires_at)"
+        " VALUES ('x', 'POST', '/x', 'k', 'h', now(), now(), 201, 'application/json', %s, now())",
+        phone.encode(),
+    )
+    add(
+        "INSERT INTO vendor_profiles (user_id, campus_id, display_name, slug) VALUES (%s, %s, 'Ada', 'ada')",
+        str(person),
+        str(campus),
+    )
+    add(
+        "INSERT INTO orders (buyer_id, vendor_id, campus_id, status, subtotal_minor, delivery_fee_minor,"
+        " service_fee_minor, discount_minor, total_minor, delivery_method, shipping_address, expires_at)"
+        " SELECT user_id, id, campus_id, 'pending_payment', 1000, 0, 0, 0, 1000, 'delivery',"
+        " jsonb_build_object('hostel', 'Unity', 'phone', %s), now() FROM vendor_profiles",
+        phone,
+    )
+
+    assert upgrade_database(empty_database_url)
+
+    database = Database(empty_database_url, pool_size=1, application_name="tests")
+    with database.reading() as session:
+        profile = session.scalars(select(Profile).where(Profile.phone_index == phone)).one()
+        assert (profile.id, profile.phone) == (person, phone)
+        assert session.scalars(select(Address.phone)).all() == [phone]
+        former = session.scalars(select(FormerContact).where(FormerContact.contact_index == "ada@x.ng")).one()
+        assert former.contact == "ada@x.ng"
+        contact = session.scalars(
+            select(SupportContact).where(SupportContact.sender_index == "2348031234567")
+        ).one()
+        assert (contact.sender, contact.phone) == ("2348031234567", phone)
+        assert session.execute(select(Order.shipping_address, Order.delivery_phone)).all() == [
+            ({"hostel": "Unity"}, phone)
+        ]
+        assert session.scalars(select(IdempotencyKey.response_text)).all() == [phone]
+    database.close()
+    with pytest.raises(RuntimeError, match=r"has encrypted values\. Restore a backup"):
+        alembic.command.downgrade(config, "1075")

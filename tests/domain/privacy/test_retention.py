@@ -20,8 +20,8 @@ SETUPS = {
     "assistant_usage": "INSERT INTO assistant_usage (user_id, day, purpose) VALUES (:user, :at, 'conversation')",
     "blocked_messages": "INSERT INTO blocked_messages (id, sender_id, recipient_id, vendor_id, body,"
     " earlier_messages, kinds, created_at) VALUES (:id, :user, :other, :store, 'x', '{}', '{phone}', :at)",
-    "former_contacts": "INSERT INTO former_contacts (id, user_id, kind, contact, replaced_at)"
-    " VALUES (:id, :user, 'phone', '+2348030000001', :at)",
+    "former_contacts": "INSERT INTO former_contacts (id, user_id, kind, contact, contact_index, replaced_at)"
+    " VALUES (:id, :user, 'phone', 'v1:k1:' || repeat('a', 40), 'x', :at)",
     "notification_delivery_logs": "INSERT INTO notification_delivery_logs (id, user_id, channel, status,"
     " created_at, updated_at) VALUES (:id, :user, 'email', 'sent', :at, :at)",
     "phone_codes": "INSERT INTO phone_codes (id, user_id, phone, phone_index, created_at, expires_at)"

@@ -173,7 +173,7 @@ class TestSenderProfile:
         assert {row["profile_id"] for row in rows} == {person}
         assert {row["display_name"] for row in rows} == {"Ada"}
         with database.reading() as session:
-            contact = row_of(session, "support_contacts", sender=sender)
+            contact = row_of(session, "support_contacts", sender_index=sender)
         assert contact["first_message_at"] == SENT_AT
         assert contact["last_message_at"] == datetime.fromtimestamp(1763631500, UTC)
 
@@ -227,7 +227,7 @@ def test_future_timestamp_is_replaced_by_the_time_of_receipt(database: Database)
 
     assert stored_messages(database, sender)[0]["sent_at"] == NOW
     with database.reading() as session:
-        assert row_of(session, "support_contacts", sender=sender)["last_message_at"] == NOW
+        assert row_of(session, "support_contacts", sender_index=sender)["last_message_at"] == NOW
 
 
 def test_shared_contacts_are_stored(database: Database) -> None:

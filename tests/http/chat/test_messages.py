@@ -1,6 +1,7 @@
 """Messages over HTTP: the first message, history in both directions, read receipts, cards, pictures and blocks."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -9,6 +10,7 @@ from sqlalchemy import text
 
 from blueprints.chat.schemas import ConversationView, MessageView
 from marketplace.chat.send import MAX_NEW_CONVERSATIONS
+from marketplace.identity.models import Profile
 from marketplace.infra.db import Database
 from marketplace.media.models import Image
 from marketplace.vendors.models import VendorProfile
@@ -424,10 +426,8 @@ class TestBlocking:
 class TestPhoneExchange:
     def verify(self, chat: Chat, user_id: UUID, phone: str) -> None:
         with chat.shop_client.database.transaction() as session:
-            session.execute(
-                text("UPDATE profiles SET phone = :phone, phone_verified_at = now() WHERE id = :id"),
-                {"phone": phone, "id": user_id},
-            )
+            profile = session.get_one(Profile, user_id)
+            profile.phone, profile.phone_verified_at = phone, datetime.now(UTC)
 
     def test_numbers_stay_masked_until_both_agree(self, chat: Chat) -> None:
         shop = chat.shop_client.shop

@@ -4,9 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select
 
-from marketplace.identity.models import Profile
+from marketplace.identity.models import FormerContact, Profile
+from marketplace.notifications.models import Notification
 from marketplace.providers.gateway.transfers import HttpTransferGateway
 from tests.support.audit_and_notifications import audit_of, notifications_of
 from tests.support.gateway import MovableClock, TestGateway
@@ -131,15 +132,15 @@ class TestBankAccount:
         assert {row["type"] for row in notifications} == {"bank_account_changed"}
         assert {row["title"] for row in notifications} == {"Your bank account for payouts was changed"}
         with shop_client.database.reading() as session:
-            sent_to = session.execute(
-                text(
-                    "SELECT c.contact FROM notifications n LEFT JOIN former_contacts c"
-                    " ON c.id = n.former_contact_id WHERE n.user_id = :id ORDER BY n.id"
-                ),
-                {"id": vendor},
+            sent_to = session.scalars(
+                select(FormerContact.contact)
+                .select_from(Notification)
+                .outerjoin(FormerContact, FormerContact.id == Notification.former_contact_id)
+                .where(Notification.user_id == vendor)
+                .order_by(Notification.id)
             )
             # The first number was dropped more than 30 days ago and may belong to another person now.
-            assert sent_to.scalars().all() == [None, "+2348031234562", "+2348031234564"]
+            assert sent_to.all() == [None, "+2348031234562", "+2348031234564"]
         for row in notifications:
             assert "ends in 7890" in row["body"]
             assert "2234567890" not in str(row)
@@ -150,14 +151,13 @@ class TestBankAccount:
             set_phone(shop_client, f"+23480312345{last:02d}")
         change_profile(shop_client, {"bankAccount": GTB})
         with shop_client.database.reading() as session:
-            contacts = session.execute(
-                text(
-                    "SELECT c.contact FROM notifications n JOIN former_contacts c ON c.id = n.former_contact_id"
-                    " WHERE n.user_id = :id ORDER BY n.id"
-                ),
-                {"id": shop_client.shop.vendor.id},
+            contacts = session.scalars(
+                select(FormerContact.contact)
+                .join(Notification, Notification.former_contact_id == FormerContact.id)
+                .where(Notification.user_id == shop_client.shop.vendor.id)
+                .order_by(Notification.id)
             )
-            assert contacts.scalars().all() == [f"+23480312345{last:02d}" for last in range(20)]
+            assert contacts.all() == [f"+23480312345{last:02d}" for last in range(20)]
 
     def test_account_change_is_audited_without_account_numbers(self, shop_client: ShopClient) -> None:
         vendor = shop_client.shop.vendor.id
