@@ -10,6 +10,7 @@ import click
 from commands.console.database import build_services, read_session
 from commands.console.failures import CommandFailedError
 from marketplace.audit import anchors, archives, chain
+from marketplace.audit.models import AuditArchive
 from marketplace.kernel.errors import ProviderUnavailableError
 
 _Row = TypeVar("_Row")
@@ -24,7 +25,8 @@ def audit() -> None:
 @audit.command(
     help="""Verify the chain of hashes of the whole audit trail, and compare it with the daily anchors in the storage.
 
-    Exits with status 1 if the chain is broken, and names the first row that was changed or follows a deleted row.
+    Exits with status 1 if the chain is broken, and names the first row that was changed or follows a deleted row. The
+    verification starts after the rows that were dropped at the end of their retention.
 
     With --archive, downloaded archives are verified instead, without the database and the network. FOLDER has the files
     of the folder audit-archive of the private bucket.
@@ -55,15 +57,16 @@ def verify(folder: Path | None, key: Path | None, *, without_anchors: bool) -> N
     started = time.monotonic()
     try:
         with read_session() as session:
-            rows = _Counter()
-            chain.verify_rows(rows.count(chain.read_rows(session, after_id=0)))
+            rows, dropped = _Counter(), archives.last_dropped(session)
+            start = chain.START if dropped is None else chain.Link(dropped.last_id, dropped.last_hash)
+            chain.verify_rows(rows.count(chain.read_rows(session, after_id=start.last_id)), start=start)
     except chain.BrokenChainError as error:
         raise CommandFailedError(
             f"The audit trail is broken at row {error.row_id} of audit_logs."
             " That row was changed, or a row before it was deleted."
         ) from error
     seconds = time.monotonic() - started
-    checked = 0 if without_anchors else _check_anchors()
+    checked = 0 if without_anchors else _check_anchors(dropped)
     click.echo(
         f"The audit trail is intact: {rows.total} rows in {seconds:.1f} s, and {checked} anchors agree."
     )
@@ -84,15 +87,20 @@ class _Counter:
             yield row
 
 
-def _check_anchors() -> int:
+def _check_anchors(dropped: AuditArchive | None) -> int:
+    """Compare the trail with the anchors after the dropped rows, and the first row with the manifest before."""
     services = build_services()
     count = 0
+    bucket = services.settings.s3_private_bucket
     try:
+        if dropped is not None:
+            archives.check_manifest(services.storage, bucket=bucket, archive=dropped)
         with services.database.reading() as session:
-            for anchor in anchors.read_anchors(services.storage, bucket=services.settings.s3_private_bucket):
-                anchors.check_anchor(session, anchor)
-                count += 1
-    except anchors.AnchorError as error:
+            for anchor in anchors.read_anchors(services.storage, bucket=bucket):
+                if dropped is None or anchor["lastId"] > dropped.last_id:
+                    anchors.check_anchor(session, anchor)
+                    count += 1
+    except (anchors.AnchorError, archives.ArchiveError) as error:
         raise CommandFailedError(f"{error} The trail was cut off or written again.") from error
     except ProviderUnavailableError as error:
         raise CommandFailedError(

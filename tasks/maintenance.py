@@ -1,12 +1,12 @@
 """Tasks of the platform: sweeps of the inbox and the outbox, purges of old rows, proposals and campuses."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from marketplace.audit import anchors, archives
+from marketplace.audit import anchors, archives, partitions
 from marketplace.catalog import cache_tags
 from marketplace.idempotency import operations as idempotency
 from marketplace.infra import outbox
@@ -17,6 +17,7 @@ from marketplace.kernel import queues
 from marketplace.models import metadata
 from marketplace.platform.campuses import campus_list
 from marketplace.privacy import deletion, erasure, exports as privacy_exports, requests, retention
+from marketplace.privacy.rules import AUDIT_RECORDS
 from marketplace.proposals import operations as proposals
 from marketplace.services import Services
 from marketplace.webhooks import inbox as webhooks
@@ -124,13 +125,18 @@ def prepare_privacy_export(services: Services, payload: dict[str, Any], now: dat
     "anchor-audit-trail",
     queue=queues.ESCROW_RECONCILIATION,
     schedule="5 * * * *",
-    purpose="Write the signed anchor of the day, and archive finished months of the audit trail",
+    purpose="Write the anchor of the day, archive finished months of the audit trail, and drop months after 7 years",
 )
 def anchor_audit_trail(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
-    """Write the anchor of the day, and archive finished months."""
-    bucket = services.settings.s3_private_bucket
-    anchors.write_anchor(services.database, services.storage, bucket=bucket, now=now)
-    return archives.archive_months(services.database, services.storage, bucket=bucket, now=now)
+    """Write the anchor of the day, archive finished months, and create and drop partitions."""
+    database, storage, bucket = services.database, services.storage, services.settings.s3_private_bucket
+    created = partitions.create_partitions(database, now=now)
+    anchors.write_anchor(database, storage, bucket=bucket, now=now)
+    archived = archives.archive_months(database, storage, bucket=bucket, now=now)
+    dropped = partitions.drop_expired_partitions(
+        database, storage, bucket=bucket, retention=timedelta(days=AUDIT_RECORDS.days or 0), now=now
+    )
+    return created + archived + dropped
 
 
 @phased_handler(erasure.TOPIC)

@@ -10,7 +10,7 @@ import io
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,7 +20,8 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit.chain import START, BrokenChainError, ChainRow, Link, read_rows
 from marketplace.audit.models import AuditArchive, AuditLog
-from marketplace.audit.signatures import is_signed, sign_document
+from marketplace.audit.months import following, start_of
+from marketplace.audit.signatures import is_signed, public_key_pem, sign_document
 from marketplace.infra.db import Database, allow_long_statements
 from marketplace.providers.storage import ObjectStorage
 
@@ -29,6 +30,7 @@ _KIND = "audit-archive"
 _STATEMENT_SECONDS = 600
 _MAX_BYTES = 1_000_000
 _PART_BYTES = 1_000_000
+_MAX_FILE_BYTES = 10_000_000_000
 
 
 class ArchiveError(Exception):
@@ -63,16 +65,26 @@ def last_archived(session: Session) -> Link:
     return START if last is None else Link(last.last_id, last.last_hash)
 
 
+def last_dropped(session: Session) -> AuditArchive | None:
+    """Return the last archive whose rows were dropped from the database, if any."""
+    return session.scalar(
+        select(AuditArchive)
+        .where(AuditArchive.dropped_at.is_not(None))
+        .order_by(AuditArchive.month.desc())
+        .limit(1)
+    )
+
+
 def _next_month(session: Session, *, now: datetime) -> date | None:
     last = session.scalar(select(func.max(AuditArchive.month)))
     if last is not None:
-        month = _following(last)
+        month = following(last)
     else:
         first = session.scalar(select(AuditLog.at).order_by(AuditLog.id).limit(1))
         if first is None:
             return None
         month = first.astimezone(UTC).date().replace(day=1)
-    return month if _start_of(_following(month)) <= now else None
+    return month if start_of(following(month)) <= now else None
 
 
 def _archive_month(
@@ -84,7 +96,7 @@ def _archive_month(
             start = last_archived(session)
             # A request that began before midnight may have written its row after a row of the next month.
             up_to_id = session.scalar(
-                select(func.max(AuditLog.id)).where(AuditLog.at < _start_of(_following(month)))
+                select(func.max(AuditLog.id)).where(AuditLog.at < start_of(following(month)))
             )
             rows = read_rows(session, after_id=start.last_id, up_to_id=max(up_to_id or 0, start.last_id))
             content = _write_rows(file, rows, start)
@@ -136,11 +148,45 @@ def _write_rows(file: IO[bytes], rows: Iterable[ChainRow], start: Link) -> _Cont
                 raise BrokenChainError(row.id)
             lines.write(row.content + b"\n")
             count, last = count + 1, Link(row.id, row.hash)
+    return _Content(count, last, _hash_file(file))
+
+
+def _hash_file(file: IO[bytes]) -> str:
     file.seek(0)
     digest = hashlib.sha256()
     while part := file.read(_PART_BYTES):
         digest.update(part)
-    return _Content(count, last, digest.hexdigest())
+    return digest.hexdigest()
+
+
+def check_stored_file(storage: ObjectStorage, *, bucket: str, month: date, sha256: str) -> None:
+    """Check that the storage has the file of a month unchanged.
+
+    :param sha256: of the file, in hex
+    :raises ArchiveError: the file was changed or is missing
+    :raises ProviderUnavailableError: the storage failed
+    """
+    key = f"{_FOLDER}/{month:%Y-%m}.jsonl.gz"
+    with tempfile.TemporaryFile() as file:
+        if not storage.download(bucket=bucket, key=key, into=file, max_bytes=_MAX_FILE_BYTES):
+            raise ArchiveError(f"{key} is missing in the storage.")
+        if _hash_file(file) != sha256:
+            raise ArchiveError(f"{key} was changed in the storage.")
+
+
+def check_manifest(storage: ObjectStorage, *, bucket: str, archive: AuditArchive) -> None:
+    """Check that the signed manifest in the storage ends at the last row of an archive.
+
+    :raises ArchiveError: the manifest was changed, or has another last row
+    :raises ProviderUnavailableError: the storage failed
+    """
+    key = f"{_FOLDER}/{archive.month:%Y-%m}.json"
+    content = io.BytesIO()
+    if not storage.download(bucket=bucket, key=key, into=content, max_bytes=_MAX_BYTES):
+        raise ArchiveError(f"{key} is missing in the storage.")
+    manifest = _parse_manifest(content.getvalue(), name=key, public_key=public_key_pem())
+    if (manifest["lastId"], manifest["lastHash"]) != (archive.last_id, archive.last_hash):
+        raise ArchiveError(f"{key} ends at another row than the database says.")
 
 
 def verify_archives(folder: Path, *, public_key: str) -> tuple[int, int]:
@@ -165,14 +211,18 @@ def verify_archives(folder: Path, *, public_key: str) -> tuple[int, int]:
 
 
 def _read_manifest(path: Path, public_key: str) -> Mapping[str, Any]:
+    return _parse_manifest(path.read_bytes()[:_MAX_BYTES], name=path.name, public_key=public_key)
+
+
+def _parse_manifest(content: bytes, *, name: str, public_key: str) -> Mapping[str, Any]:
     try:
-        manifest = orjson.loads(path.read_bytes()[:_MAX_BYTES])
+        manifest = orjson.loads(content)
     except orjson.JSONDecodeError:
         manifest = None
     if not isinstance(manifest, dict) or manifest.get("kind") != _KIND:
-        raise ArchiveError(f"{path.name} is not a manifest of an archive.")
+        raise ArchiveError(f"{name} is not a manifest of an archive.")
     if not is_signed(manifest, public_key=public_key):
-        raise ArchiveError(f"{path.name} was changed, or belongs to another key.")
+        raise ArchiveError(f"{name} was changed, or belongs to another key.")
     return manifest
 
 
@@ -194,11 +244,3 @@ def _verify_file(path: Path, manifest: Mapping[str, Any]) -> str:
     if (count, last_hash) != (manifest["rows"], manifest["lastHash"]):
         raise ArchiveError(f"{path.name} has not the rows of its manifest.")
     return last_hash
-
-
-def _following(month: date) -> date:
-    return (month + timedelta(days=32)).replace(day=1)
-
-
-def _start_of(month: date) -> datetime:
-    return datetime(month.year, month.month, 1, tzinfo=UTC)

@@ -14,7 +14,7 @@ PERSON_SECRET = EncryptedText("person_keys.secret")
 
 
 class AuditLog(Base):
-    """A recorded act. A trigger refuses updates and deletions."""
+    """A recorded act. Triggers refuse updates and deletions. The table has monthly partitions, see ``partitions``."""
 
     __tablename__ = "audit_logs"
     __table_args__ = (
@@ -62,6 +62,9 @@ class AuditArchive(Base):
     row_count: Mapped[int]
     sha256: Mapped[str] = mapped_column(comment="SHA-256 of the file, in hex")
     archived_at: Mapped[datetime]
+    dropped_at: Mapped[datetime | None] = mapped_column(
+        comment="Time at which the retention ended and the rows were dropped"
+    )
 
 
 class PersonKey(Base):

@@ -50,6 +50,8 @@ SQL_BUILDERS = {
     "commands.seed.seed_database": "takes the names of the models' tables",
     "commands.seeding.loading.copy_rows": "takes the names of a model's table and columns",
     "commands.seeding.pictures._caption": "draws a text on a picture",
+    "marketplace.audit.partitions._create_partition": "takes the name and the times of a month",
+    "marketplace.audit.partitions._drop_partition": "takes a checked name of the catalogue",
     "marketplace.catalog.promotions.listing._listing_statement": "takes constants of the promotions' listings",
     "marketplace.catalog.search.ranking_sql._ranked_candidates_sql": "takes names of CAMPUS_PARAMETERS",
     "marketplace.catalog.search.suggestions._suggestions_statement": "takes names of CAMPUS_PARAMETERS",

@@ -2,17 +2,20 @@
 
 import gzip
 import json
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
-from marketplace.audit import anchors, archives
-from marketplace.audit.chain import BrokenChainError
+from marketplace.audit import anchors, archives, partitions
+from marketplace.audit.chain import START, BrokenChainError, Link, read_rows, verify_rows
+from marketplace.audit.models import AuditArchive
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.audit.signatures import public_key_pem
 from marketplace.infra.db import Database
@@ -218,3 +221,134 @@ class TestArchives:
 
         with pytest.raises(archives.ArchiveError):
             archives.verify_archives(folder, public_key=public_key)
+
+
+class TestPartitions:
+    RETENTION = timedelta(days=7 * 365)
+    LATER = datetime(2040, 6, 1, 0, 5, tzinfo=UTC)
+
+    @pytest.fixture(autouse=True)
+    def _return_to_the_first_partitions(self, database: Database) -> Iterator[None]:
+        before = set(self.names(database))
+        yield
+        with database.transaction() as session:
+            for name in set(self.names(database)) - before:
+                session.execute(text(f"DROP TABLE audit_partitions.{name}"))
+
+    def names(self, database: Database) -> list[str]:
+        with database.reading() as session:
+            found = session.scalars(
+                text("SELECT tablename FROM pg_tables WHERE schemaname = 'audit_partitions' ORDER BY 1")
+            )
+            return list(found)
+
+    def partitions_of(self, database: Database) -> list[str]:
+        with database.reading() as session:
+            found = session.scalars(
+                text("SELECT CAST(tableoid AS regclass)::text FROM audit_logs ORDER BY id")
+            )
+            return [name.removeprefix("audit_partitions.audit_logs_") for name in found]
+
+    def drop(self, database: Database, storage: InMemoryStorage, now: datetime) -> int:
+        return partitions.drop_expired_partitions(
+            database, storage, bucket=BUCKET, retention=self.RETENTION, now=now
+        )
+
+    def verify(self, database: Database) -> int:
+        with database.reading() as session:
+            dropped = archives.last_dropped(session)
+            start = START if dropped is None else Link(dropped.last_id, dropped.last_hash)
+            return verify_rows(read_rows(session, after_id=start.last_id), start=start).last_id
+
+    def test_rows_are_in_the_partition_of_their_month(self, database: Database) -> None:
+        assert partitions.create_partitions(database, now=self.LATER) == 4
+        assert partitions.create_partitions(database, now=self.LATER) == 0
+        for month in (6, 7, 9):
+            act(database, datetime(2040, month, 1, tzinfo=UTC))
+        act(database, datetime(2041, 1, 1, tzinfo=UTC))
+
+        assert self.partitions_of(database) == ["2040_06", "2040_07", "2040_09", "other"]
+        self.verify(database)
+
+    @pytest.mark.parametrize("action", ["UPDATE {} SET actor = 'x'", "DELETE FROM {}", "TRUNCATE {}"])
+    def test_rows_of_a_partition_cannot_be_changed(self, database: Database, action: str) -> None:
+        partitions.create_partitions(database, now=self.LATER)
+        act(database, self.LATER)
+        for name in ("2040_06", "initial", "other"):
+            table = f"audit_partitions.audit_logs_{name}"
+            with pytest.raises(DBAPIError, match="append-only"), database.transaction() as session:
+                session.execute(text(action.format(table)))
+
+    def test_month_with_other_rows_gets_no_partition(self, database: Database) -> None:
+        act(database, datetime(2040, 7, 3, tzinfo=UTC))
+
+        assert partitions.create_partitions(database, now=self.LATER) == 3
+
+        assert "audit_logs_2040_07" not in self.names(database)
+        assert partitions.create_partitions(database, now=self.LATER) == 0
+
+    def test_archived_partition_is_dropped_after_its_retention(
+        self, database: Database, storage: InMemoryStorage
+    ) -> None:
+        partitions.create_partitions(database, now=self.LATER)
+        act(database, self.LATER, count=3)
+        act(database, datetime(2040, 7, 1, tzinfo=UTC))
+        # A request that began before midnight writes its row after a row of the next month.
+        act(database, datetime(2040, 6, 30, 23, 59, tzinfo=UTC))
+        act(database, datetime(2040, 8, 1, tzinfo=UTC), count=2)
+        expired = datetime(2047, 7, 1, tzinfo=UTC)
+        assert self.drop(database, storage, expired) == 0
+        archive(database, storage, datetime(2040, 8, 2, tzinfo=UTC))
+        assert self.drop(database, storage, datetime(2047, 6, 28, tzinfo=UTC)) == 0
+
+        assert self.drop(database, storage, expired) == 1
+
+        assert self.drop(database, storage, expired) == 0
+        assert self.partitions_of(database) == ["2040_07", "2040_08", "2040_08", "other"]
+        with database.reading() as session:
+            dropped = archives.last_dropped(session)
+            assert dropped is not None
+            assert (dropped.month, dropped.dropped_at) == (date(2040, 6, 1), expired)
+            archives.check_manifest(storage, bucket=BUCKET, archive=dropped)
+            entry = session.execute(
+                text("SELECT action, target_id FROM audit_logs ORDER BY id DESC LIMIT 1")
+            ).one()
+        assert tuple(entry) == ("audit.drop", "2040-06")
+        self.verify(database)
+        tamper(
+            database, "UPDATE audit_logs SET actor = 'nobody' WHERE at >= '2040-08-01' AND at < '2040-09-01'"
+        )
+        with pytest.raises(BrokenChainError):
+            self.verify(database)
+
+    @pytest.mark.parametrize("damage", ["changed", "missing"])
+    def test_partition_without_an_intact_archive_is_kept(
+        self, database: Database, storage: InMemoryStorage, damage: str
+    ) -> None:
+        partitions.create_partitions(database, now=self.LATER)
+        act(database, self.LATER)
+        archive(database, storage, datetime(2040, 7, 2, tzinfo=UTC))
+        key = "audit-archive/2040-06.jsonl.gz"
+        if damage == "missing":
+            del storage.objects[key]
+        else:
+            storage.objects[key] = replace(storage.objects[key], content=b"x")
+
+        with pytest.raises(archives.ArchiveError, match=f"{key} .*{damage}"):
+            self.drop(database, storage, datetime(2047, 7, 1, tzinfo=UTC))
+
+        assert self.partitions_of(database) == ["2040_06"]
+
+    def test_dropped_rows_agree_with_the_signed_manifest(
+        self, database: Database, storage: InMemoryStorage
+    ) -> None:
+        act(database, OCTOBER)
+        archive(database, storage)
+        with database.transaction() as session:
+            stored = session.get_one(AuditArchive, date(2026, 10, 1))
+            stored.last_hash = "0" * 64
+        with pytest.raises(archives.ArchiveError, match="another row"):
+            archives.check_manifest(storage, bucket=BUCKET, archive=stored)
+        del storage.objects["audit-archive/2026-10.json"]
+        with pytest.raises(archives.ArchiveError, match="missing"):
+            archives.check_manifest(storage, bucket=BUCKET, archive=stored)
