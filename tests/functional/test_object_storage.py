@@ -3,7 +3,9 @@
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
+import botocore.auth
 import pytest
 import requests
 
@@ -57,6 +59,19 @@ def test_public_object_is_readable_without_link_and_cacheable(settings: Settings
     answer = requests.get(f"{settings.s3_endpoint_url}/{bucket}/products/1.webp", timeout=10)
     assert answer.content == b"two"
     assert answer.headers["Cache-Control"] == IMMUTABLE_CACHE_CONTROL
+
+
+def test_link_ends_with_the_lifetime(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, bucket = S3ObjectStorage(settings), settings.s3_private_bucket
+    storage.put(bucket=bucket, key="exports/1.zip", content=b"one", content_type="application/zip")
+
+    def link_from(age_seconds: int) -> str:
+        signed_at = datetime.now(UTC) - timedelta(seconds=age_seconds)
+        monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda: signed_at)
+        return storage.signed_link(bucket=bucket, key="exports/1.zip", seconds=60)
+
+    assert status(link_from(0)) == 200
+    assert status(link_from(62)) == 403
 
 
 @pytest.mark.parametrize("seconds", [0, 3601])

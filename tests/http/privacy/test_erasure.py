@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+import redis
 from flask.testing import FlaskClient
 from sqlalchemy import select, text
 
@@ -117,6 +118,17 @@ class Erasures:
                 return shown
         raise AssertionError("the erasure did not finish")
 
+    def cached(self, strings: list[str]) -> dict[bytes, int]:
+        """Search the cache for strings, and return the keys with their remaining seconds."""
+        client = redis.Redis.from_url(self.services.settings.redis_url)
+        words = [each.encode() for each in strings]
+        keys = [key for key in client.scan_iter() if client.type(key) == b"string"]
+        return {
+            key: int(client.ttl(key))
+            for key in keys
+            if (value := client.get(key)) and any(word in value for word in words)
+        }
+
     def found(self, strings: list[str]) -> dict[str, set[str]]:
         with self.database.reading() as session:
             return find_strings(session, strings)
@@ -169,6 +181,21 @@ class TestErasedData:
 
         assert erasures.found(life.vendor_strings) == {}
         assert not set(life.vendor_files) & set(erasures.storage.objects)
+
+    def test_cached_pages_lose_the_store_at_once(self, erasures: Erasures) -> None:
+        life = erasures.life()
+        path = f"/api/products?vendor={life.shop.store_id}"
+        for _ in range(2):
+            assert "Adaeze glow lantern" in erasures.client.get(path).text
+        assert erasures.cached(life.vendor_strings)
+
+        erasures.erase(life.shop.vendor.id)
+
+        assert erasures.client.get(path).json["data"] == []
+        # Replaced pages stay in the cache until their time is over, and no request finds them.
+        for key, seconds in erasures.cached(life.vendor_strings).items():
+            assert key.startswith(b"m2:c:")
+            assert 0 < seconds <= 3600
 
     def test_other_people_keep_all_data(self, erasures: Erasures) -> None:
         life = erasures.life()

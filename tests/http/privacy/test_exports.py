@@ -113,7 +113,9 @@ def test_archive_opens_with_the_passphrase_only(exports: Exports) -> None:
         exports.open(export_id, "AAAA-BBBB").read("profile.json")
     [row] = exports.get("", person).json["data"]
     assert (row["status"], row["id"]) == ("ready", export_id)
-    assert exports.get(f"/{export_id}/artifact", person).json["data"]["url"]
+    link = exports.get(f"/{export_id}/artifact", person).json["data"]
+    assert "seconds=60&" in link["url"]
+    assert link["expiresAt"] == "2026-11-20T09:31:00Z"
 
 
 def test_archive_has_a_document_for_each_area_and_an_index(exports: Exports) -> None:
