@@ -10,6 +10,7 @@ import psycopg2
 from psycopg2.extras import execute_values
 
 from marketplace.catalog.search import index_maintenance
+from marketplace.identity.models import CONTACT
 from marketplace.infra.db import Database
 from marketplace.ledger.accounts import vendor_payable, wallet
 from sandbox.servers import EmbeddedPostgres
@@ -207,6 +208,7 @@ def load(server: EmbeddedPostgres, sizes: Sizes) -> None:
                 "brands": list(BRANDS),
                 "things": list(THINGS),
                 "tags": list(TAGS),
+                "phone": CONTACT.encrypt("+2347000000000"),
             }
             for statement in _STATEMENTS:
                 cursor.execute(statement, parameters)
@@ -263,7 +265,7 @@ _STATEMENTS = (
     SELECT pg_temp.merchant(n), 'merchant' || n || '@example.edu', 'Merchant ' || n,
         pg_temp.campus(n %% %(campuses)s), 'vendor' FROM generate_series(0, %(stores)s - 1) n""",
     """INSERT INTO addresses (user_id, label, hostel, hall, room_number, phone, is_default)
-    SELECT pg_temp.buyer(n), 'Room', 'Unity Hostel', 'Block C', 'C' || n, '+2347000000000', true
+    SELECT pg_temp.buyer(n), 'Room', 'Unity Hostel', 'Block C', 'C' || n, %(phone)s, true
     FROM generate_series(0, %(buyers)s - 1) n""",
     """INSERT INTO vendor_profiles (id, user_id, campus_id, display_name, slug, verified, rating_sum, rating_count,
         rating_counts, completed_orders)

@@ -13,6 +13,7 @@ import redis
 
 from bench import identity, processes
 from bench.figures import Cpu
+from marketplace.infra.encryption import make_keyring, use_keyring
 from sandbox.ports import HOST, reserve_ports
 from sandbox.process import Process, ProcessFailedError, wait_until
 from sandbox.servers import EmbeddedPostgres, EmbeddedProxy, EmbeddedValkey, http_status
@@ -104,6 +105,8 @@ class Stand:
 
     def migrate(self) -> None:
         """Create the tables."""
+        # Benchmarks load encrypted values.
+        use_keyring(make_keyring(f"bench:{self.data_key}", self.index_key))
         self._run("migrate", "-c", "from commands.main import main; main(['db', 'upgrade'])")
 
     def run_periodic(self, name: str) -> None:

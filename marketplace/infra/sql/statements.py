@@ -126,11 +126,11 @@ class Statement(Generic[_RowT]):
 
     def scalar(self, session: Session, /, **parameters: Any) -> Any:
         """Run the statement and return the first column of the first row, or none."""
-        if self.encrypted:
-            return next(iter(self.scalars(session, **parameters)), None)
         with self._execute(session, parameters) as cursor:
             values = cursor.fetchone()
-            return None if values is None else values[0]
+            value = None if values is None else values[0]
+            type_ = self._encrypted_positions(cursor).get(0) if self.encrypted else None
+            return value if value is None or type_ is None else type_.decrypt(value)
 
     def scalars(self, session: Session, /, **parameters: Any) -> list[Any]:
         """Run the statement and return the first column of all rows."""
