@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache as cache_result, partial
 
+from marketplace.health.probes import ProbeResults
 from marketplace.infra.cache import Cache
 from marketplace.infra.circuit_breaker import CircuitBreaker
 from marketplace.infra.database_clock import DatabaseClock
@@ -60,6 +61,7 @@ class Services:
     delivery_health: defaultdict[str, ChannelHealth] = field(
         default_factory=lambda: defaultdict(ChannelHealth)
     )
+    probe_results: ProbeResults = field(default_factory=ProbeResults)
     alert_circuit_breakers: Mapping[str, CircuitBreaker] = field(default_factory=alert_circuit_breakers)
 
     @classmethod

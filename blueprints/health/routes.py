@@ -1,11 +1,20 @@
 """Health probes, without the response envelope."""
 
+from typing import Any
+
 from flask import Response
 
-from blueprints.health.schemas import LivenessView, ReadinessView
+from blueprints.health.schemas import (
+    DependencyReadinessView,
+    DiagnosticView,
+    LivenessView,
+    ProcessLivenessView,
+    ReadinessView,
+)
 from blueprints.http import JSON_TYPE, UNCHECKED, Context, ContractBlueprint, ProcessGroup, SharedLimit
 from blueprints.http.envelope import dump_json
-from marketplace.health import queries
+from marketplace.health import diagnostic, queries
+from marketplace.health.dependencies import Dependencies
 
 area = ContractBlueprint("health", "/health", "Health probes")
 
@@ -26,6 +35,20 @@ def check_liveness(_ctx: Context) -> Response:
 
 
 @area.get(
+    "/liveness",
+    auth=UNCHECKED,
+    limit=SharedLimit.UNLIMITED,
+    reply=ProcessLivenessView,
+    enveloped=False,
+    phased=True,
+    group=ProcessGroup.WAITING,
+)
+def check_process_liveness(_ctx: Context) -> Response:
+    """Confirm that the process is alive. Another name of `/health/live` for older monitors."""
+    return Response(b'{"status":"alive"}', content_type=JSON_TYPE)
+
+
+@area.get(
     "/ready",
     auth=UNCHECKED,
     limit=SharedLimit.UNLIMITED,
@@ -43,4 +66,56 @@ def check_readiness(ctx: Context) -> Response:
         "status": "ready" if is_ready else "not_ready",
         "checks": {name: "up" if answers else "down" for name, answers in checks.items()},
     }
+    return _respond(body, is_ready=is_ready)
+
+
+@area.get(
+    "/readiness",
+    auth=UNCHECKED,
+    limit=SharedLimit.UNLIMITED,
+    reply=DependencyReadinessView,
+    enveloped=False,
+    phased=True,
+    further_statuses=(503,),
+)
+def check_dependency_readiness(ctx: Context) -> Response:
+    """Check seven dependencies. Only the database and the cache decide about the status."""
+    is_healthy, body = diagnostic.check_all(ctx.services.probe_results, _dependencies(ctx), now=ctx.now)
+    return _respond(body, is_ready=is_healthy)
+
+
+@area.get(
+    "",
+    auth=UNCHECKED,
+    limit=SharedLimit.UNLIMITED,
+    reply=DiagnosticView,
+    enveloped=False,
+    phased=True,
+)
+def show_diagnostic(ctx: Context) -> Response:
+    """Check seven dependencies in parallel. The answer is always 200, and at most five seconds old."""
+    body = diagnostic.diagnose(
+        ctx.services.probe_results,
+        _dependencies(ctx),
+        now=ctx.now,
+        request_id=str(ctx.request_id),
+    )
+    return _respond(body, is_ready=True)
+
+
+def _dependencies(ctx: Context) -> Dependencies:
+    services = ctx.services
+    return Dependencies(
+        settings=services.settings,
+        database=services.database,
+        cache=services.cache,
+        gateway=services.gateway_records,
+        storage=services.storage,
+        language_model=services.language_model,
+        sms=services.sms,
+        tokens=services.token_verifier,
+    )
+
+
+def _respond(body: dict[str, Any], *, is_ready: bool) -> Response:
     return Response(dump_json(body), status=200 if is_ready else 503, content_type=JSON_TYPE)

@@ -478,6 +478,11 @@ class Settings:
         "", "The DSN of the error tracker (Sentry). Empty means no error tracking.", secret=True
     )
     build_revision: str = _setting("unknown", "The source revision of this build.")
+    probe_percent: int = _setting(
+        100,
+        "The time-outs of the health probes in percent of the standard times of 4 and 5 seconds.",
+        parse=_integer_between(1, 100),
+    )
 
     @cached_property
     def functions_keys(self) -> tuple[str, ...]:

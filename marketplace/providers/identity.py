@@ -87,6 +87,14 @@ class KeySet:
             raise ProviderUnavailableError(texts.PROVIDER_UNAVAILABLE.format(provider="identity provider"))
         return self._keys.get(key_id)
 
+    def has_keys(self) -> bool:
+        """Return whether the provider has published a usable key, at most some minutes ago."""
+        try:
+            self.find_key("")
+        except ProviderUnavailableError:
+            return False
+        return True
+
     def _fetch(self) -> None:
         try:
             published = self._client.get("")["keys"]
@@ -151,6 +159,12 @@ class TokenVerifier:
             self._verified.pop(next(iter(self._verified)), None)
         self._verified[digest] = verified
         return verified.claims
+
+    def has_usable_key(self) -> bool:
+        """Return whether a token can be verified: with the shared secret, or with a published key."""
+        if "HS256" in self._settings.identity_algorithms and self._settings.identity_shared_secret:
+            return True
+        return self._keys is not None and self._keys.has_keys()
 
     def _verify(self, token: str) -> _VerifiedToken:
         try:

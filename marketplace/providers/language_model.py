@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import orjson
 import structlog
@@ -16,10 +17,11 @@ import structlog
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.providers import texts
-from marketplace.providers.client import ProviderRefusedError
+from marketplace.providers.client import ProviderClient, ProviderRefusedError
 
 _log = structlog.get_logger(__name__)
 _CONNECT_SECONDS = 3.0
+_METADATA_SECONDS = 5.0
 _PROVIDER = "language model"
 # Tool calls and arguments beyond these limits are a fault of the model.
 _MAX_TOOL_CALLS = 16
@@ -80,6 +82,9 @@ class LanguageModel(Protocol):
     ) -> ModelStream:
         """Start an answer."""
 
+    def check_model(self) -> None:
+        """Check that the provider offers the model."""
+
 
 class OpenAiCompatibleModel:
     """A model behind an OpenAI-compatible API. The adapter is thread-safe."""
@@ -92,6 +97,12 @@ class OpenAiCompatibleModel:
         self._settings = settings
         self._made_client: Any = None
         self._client_lock = threading.Lock()
+        self._metadata_client = ProviderClient(
+            _PROVIDER,
+            settings.assistant_url.rstrip("/"),
+            timeout_seconds=_METADATA_SECONDS,
+            headers={"Authorization": f"Bearer {settings.assistant_key or 'none'}"},
+        )
 
     def load(self) -> None:
         """Load the client's library, and create the client."""
@@ -103,6 +114,16 @@ class OpenAiCompatibleModel:
             if self._made_client is None:
                 self._made_client = _make_client(self._settings)
             return self._made_client
+
+    def check_model(self) -> None:
+        """Fetch the metadata of the model, without the client's large library.
+
+        :raises ProviderRefusedError: the provider has no such model, or refused the key
+        :raises ProviderUnavailableError: no valid response in time
+        """
+        reply = self._metadata_client.get(f"/models/{quote(self._settings.assistant_model, safe='')}")
+        if not isinstance(reply, dict) or not isinstance(reply.get("id"), str):
+            raise ProviderUnavailableError(texts.PROVIDER_UNAVAILABLE.format(provider=_PROVIDER))
 
     def stream(
         self, *, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], max_tokens: int

@@ -61,6 +61,9 @@ class ObjectStorage(Protocol):
     def download(self, *, bucket: str, key: str, into: IO[bytes], max_bytes: int) -> bool:
         """Download an object into a file, and return whether the object exists within the limit."""
 
+    def check_bucket(self, bucket: str) -> None:
+        """Check that the bucket exists and the credentials may use the bucket."""
+
     def delete(self, *, bucket: str, key: str) -> None:
         """Delete an object. A missing object is not an error."""
 
@@ -168,6 +171,13 @@ class S3ObjectStorage:
         finally:
             body.close()
         return True
+
+    def check_bucket(self, bucket: str) -> None:
+        """Check that the bucket exists and the credentials may use the bucket.
+
+        :raises ProviderUnavailableError: the storage failed, or refused the bucket
+        """
+        self._call("head_bucket", Bucket=bucket)
 
     def delete(self, *, bucket: str, key: str) -> None:
         """Delete an object. A missing object is not an error.

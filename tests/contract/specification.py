@@ -236,10 +236,10 @@ PRIVACY = (
 
 PLATFORM_AND_HEALTH = (
     Row("GET", "/health/live", UNCHECKED, "unlimited", waits=True),
-    Row("GET", "/health/liveness", UNCHECKED, "unlimited", built=False),
+    Row("GET", "/health/liveness", UNCHECKED, "unlimited", waits=True),
     Row("GET", "/health/ready", UNCHECKED, "unlimited"),
-    Row("GET", "/health/readiness", UNCHECKED, "unlimited", waits=True, built=False),
-    Row("GET", "/health", UNCHECKED, "unlimited", waits=True, built=False),
+    Row("GET", "/health/readiness", UNCHECKED, "unlimited", waits=True),
+    Row("GET", "/health", UNCHECKED, "unlimited", waits=True),
     Row("GET", "/api/status", PUBLIC, cache=30),
     Row("POST", "/api/csp-report", PUBLIC, "30/15 minute", built=False),
     Row("GET", "/api/campus/operations/hubs", STAFF),

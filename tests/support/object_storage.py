@@ -39,6 +39,10 @@ class InMemoryStorage:
         self.deleted.append(key)
         self.objects.pop(key, None)
 
+    def check_bucket(self, bucket: str) -> None:
+        self._answer()
+        assert bucket in _BUCKETS
+
     def list_keys(self, *, bucket: str, prefix: str) -> list[str]:
         self._answer()
         assert bucket in _BUCKETS

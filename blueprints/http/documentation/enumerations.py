@@ -218,6 +218,10 @@ _WORDS: dict[str, Iterable[str]] = {
     "ProposalAction": (proposal_states.APPROVE, proposal_states.REJECT),
     "PlatformComponent": health.COMPONENTS,
     "ComponentStatus": health.COMPONENT_STATUSES,
+    "ProbeStatus": ("ok", "operational", "degraded", "unavailable", "down"),
+    "DependencyStatus": ("up", "degraded", "unavailable", "down"),
+    "DiagnosticStatus": ("ok", "degraded"),
+    "DependencyReadinessStatus": ("healthy", "unhealthy"),
     "PlatformStatusWord": (*health.COMPONENT_STATUSES, health.MAINTENANCE),
     # Listings
     "SortOrder": ("asc", "desc"),

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from marketplace.infra.settings import Settings
 from marketplace.kernel.clock import iso
+from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.kernel.money import CURRENCY
 from marketplace.providers import texts
 from marketplace.providers.gateway.client import GatewayClient, translating_malformed_data
@@ -142,16 +143,17 @@ class HttpGatewayRecords:
     """The adapter of the gateway's HTTP API for records. Lists keep only one page in memory."""
 
     def __init__(self, settings: Settings) -> None:
-        self._client = GatewayClient(settings)
+        self._client = GatewayClient(settings, tells_refused_key=True)
 
     def fetch_balance(self) -> int:
         """Fetch the gateway's balance in kobo. A negative balance is owed to the gateway.
 
-        :raises ProviderUnavailableError: no valid response in time
+        :raises ProviderUnavailableError: no valid response in time, or only balances in other currencies
         """
-        balances = [
-            item for item in self._client.list_items("/balance", {}) if item.get("currency") == CURRENCY
-        ]
+        items = self._client.list_items("/balance", {})
+        balances = [item for item in items if item.get("currency") == CURRENCY]
+        if items and not balances:
+            raise ProviderUnavailableError(texts.GATEWAY_UNEXPECTED_RESPONSE)
         with translating_malformed_data():
             return _require_integer(balances[0].get("balance"), "balance", _AMOUNTS) if balances else 0
 

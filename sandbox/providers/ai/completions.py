@@ -42,6 +42,17 @@ def complete() -> Response:
     return Response(chunks, mimetype="text/event-stream")
 
 
+@completions.get("/models/<model>")
+def show_model(model: str) -> Response:
+    """Show the metadata of a model. The stand-in offers every model but ``missing``."""
+    if model == "missing":
+        return _refuse("refused")
+    return Response(
+        json.dumps({"id": model, "object": "model", "created": 0, "owned_by": "sandbox"}),
+        mimetype="application/json",
+    )
+
+
 def _messages(body: dict[str, Any]) -> list[dict[str, Any]]:
     """Read the messages.
 
