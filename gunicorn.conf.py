@@ -132,7 +132,18 @@ def post_fork(_server: Any, _worker: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """End the event streams of a worker that stops, so that clients connect to another process at once."""
+    """Send counts while the worker runs, and end the event streams of a worker that stops.
+
+    Clients of a stream then connect to another process at once.
+    """
     from wsgi import services  # noqa: PLC0415 - the application is loaded after this file
 
     services.live_streams.stop_when(lambda: not worker.alive)
+    services.signal_sender.start()
+
+
+def worker_exit(_server: Any, _worker: Any) -> None:
+    """Send the last counts of a worker."""
+    from wsgi import services  # noqa: PLC0415 - the application is loaded after this file
+
+    services.signal_sender.stop()

@@ -32,7 +32,7 @@ from blueprints.payouts.payees import routes as payees, stores, wallet
 from blueprints.payouts.reconciliation import routes as reconciliation
 from blueprints.payouts.transfers import routes as transfers
 from blueprints.people import routes as people
-from blueprints.platform import routes as platform
+from blueprints.platform import csp_routes, routes as platform
 from blueprints.privacy import (
     deletion_routes as account_deletion,
     erasure_routes as erasures,
@@ -117,6 +117,7 @@ AREAS: tuple[ContractBlueprint, ...] = (
     campuses.holiday_area,
     platform.area,
     platform.status_area,
+    csp_routes.csp_area,
     health.area,
     receiving.functions_area,
     functions.area,

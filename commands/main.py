@@ -17,6 +17,7 @@ COMMAND_SUMMARIES = {
     "config": "Show the settings in force.",
     "webhooks": "List, inspect and replay received webhooks.",
     "analytics": "Rebuild the figures of stores.",
+    "counts": "List the daily counts of the service.",
     "alerts": "List, explain and resolve alerts.",
     "ledger": "Check the invariants of the ledger.",
     "payouts": "Inspect payout batches, and reconcile with the payment gateway.",

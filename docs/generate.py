@@ -174,6 +174,24 @@ def _routes() -> str:
     )
 
 
+def _deprecated_routes() -> str:
+    announced = [(contract, contract.deprecation) for contract in contracts() if contract.deprecation]
+    if not announced:
+        return "No route is deprecated at the moment."
+    return _table(
+        ("Route", "Announced", "Sunset", "Replacement"),
+        (
+            (
+                f"`{contract.method} {_path(contract)}`",
+                end.since.isoformat(),
+                end.sunset.isoformat(),
+                f"[guide]({end.guide})",
+            )
+            for contract, end in announced
+        ),
+    )
+
+
 def _sandbox_gateway_endpoints(*, controls: bool) -> str:
     """Describe the sandbox gateway's endpoints: the real gateway's, or the sandbox's own controls."""
     app = Flask("documentation", static_folder=None)
@@ -214,6 +232,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "errors": _errors,
     "reasons": _reasons,
     "routes": _routes,
+    "deprecated-routes": _deprecated_routes,
     "personal-tables": _personal_tables,
     "personal-keys": _personal_keys,
     "unlinked-tables": _unlinked_tables,

@@ -13,6 +13,7 @@ from marketplace.catalog.search import models as search
 from marketplace.catalog.statistics import models as catalog_statistics
 from marketplace.chat import models as chat
 from marketplace.disputes import models as disputes
+from marketplace.health import models as health
 from marketplace.idempotency import models as idempotency
 from marketplace.identity import models as identity
 from marketplace.infra import outbox
@@ -47,6 +48,7 @@ __all__ = [
     "catalog_statistics",
     "chat",
     "disputes",
+    "health",
     "idempotency",
     "identity",
     "ledger",

@@ -12,6 +12,7 @@ from marketplace.infra.database_clock import DatabaseClock
 from marketplace.infra.db import Database
 from marketplace.infra.encryption import make_keyring, use_keyring
 from marketplace.infra.settings import Settings
+from marketplace.infra.signals.sending import SignalSender
 from marketplace.infra.waits.limits import WaitLimits
 from marketplace.kernel.clock import Clock
 from marketplace.notifications.delivery.channels import DeliveryChannel
@@ -57,6 +58,7 @@ class Services:
     storage: ObjectStorage
     alert_channels: Mapping[str, AlertChannel]
     clock: Clock
+    signal_sender: SignalSender
     delivery_channels: Callable[[], Mapping[str, DeliveryChannel]]
     delivery_health: defaultdict[str, ChannelHealth] = field(
         default_factory=lambda: defaultdict(ChannelHealth)
@@ -104,6 +106,7 @@ class Services:
             storage=S3ObjectStorage(settings),
             alert_channels=make_alert_channels(settings),
             clock=clock,
+            signal_sender=SignalSender(cache, samples=(database.sample_pool,)),
             # Only workers that deliver need the providers' libraries.
             delivery_channels=cache_result(partial(make_channels, settings, sms=sms, clock=clock)),
         )

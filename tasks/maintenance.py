@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit import anchors, archives, partitions
 from marketplace.catalog import cache_tags
+from marketplace.health import signal_counts
 from marketplace.idempotency import operations as idempotency
 from marketplace.infra import outbox
 from marketplace.infra.batches import run_in_batches
@@ -137,6 +138,28 @@ def anchor_audit_trail(services: Services, _sweeper: QueueSweeper, now: datetime
         database, storage, bucket=bucket, retention=timedelta(days=AUDIT_RECORDS.days or 0), now=now
     )
     return created + archived + dropped
+
+
+@periodic(
+    "store-signals",
+    queue=queues.ESCROW_RECONCILIATION,
+    schedule="every 15s",
+    purpose="Store the counts of all processes for the service objectives",
+)
+def store_signals(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
+    """Move the counts from the cache to the tables."""
+    return signal_counts.store_counts(services.database, services.cache, now=now)
+
+
+@periodic(
+    "purge-signals",
+    queue=queues.ESCROW_RECONCILIATION,
+    schedule="23 * * * *",
+    purpose="Delete counts that no service objective needs any more",
+)
+def purge_signals(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
+    """Delete old counts."""
+    return signal_counts.purge_counts(services.database, now=now)
 
 
 @phased_handler(erasure.TOPIC)

@@ -73,11 +73,13 @@ def _run_worker(queue: str, settings: Settings) -> None:
         daemon=True,
     )
     heartbeat.start()
+    services.signal_sender.start()
     _log.info("worker started", worker=this_worker.name)
     consumer.run()
     requeued = dispatcher.requeue_running_rows()
     ended.set()
     heartbeat.join(timeout=2.0)
+    services.signal_sender.stop()
     _log.info("worker stopped", worker=this_worker.name, putBack=requeued)
 
 

@@ -18,6 +18,7 @@ from blueprints.http.contract import Contract
 from blueprints.http.envelope import JSON_TYPE, envelope
 from blueprints.http.fields import CursorQuery
 from marketplace.infra.cache import Cache, CacheDownError, CacheLookup
+from marketplace.kernel.signals import RECORDER
 
 _MAX_WAIT_SECONDS = 2.0
 _POLL_SECONDS = 0.02
@@ -90,6 +91,7 @@ def get_or_compute_content(
     """
     if lookup is None:
         return _pack_content(*compute())
+    RECORDER.count("cache", "miss" if lookup.content is None else "hit")
     if lookup.content is not None:
         return lookup.content
     cache = context.services.cache

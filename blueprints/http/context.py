@@ -23,6 +23,7 @@ from marketplace.kernel.clock import system_clock
 from marketplace.kernel.errors import UnauthorizedError
 from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.paging import PageRequest, TableRequest
+from marketplace.kernel.signals import RECORDER
 from marketplace.services import Services
 
 _log = structlog.get_logger("access")
@@ -207,10 +208,14 @@ def register(app: Flask, services: Services) -> None:
     def finish(response: Response) -> Response:
         context = current_context()
         response.headers.add("X-Request-ID", str(context.request_id))
+        seconds = time.perf_counter() - context.started_at_seconds
+        # The template of the path, never the path: paths have ids.
+        rule = request.url_rule.rule if request.url_rule is not None else "unknown"
+        RECORDER.observe("http", f"{request.method} {rule} {response.status_code // 100}xx", seconds)
         _log.info(
             "request served",
             status=response.status_code,
-            durationMs=round((time.perf_counter() - context.started_at_seconds) * 1000, 2),
+            durationMs=round(seconds * 1000, 2),
             **({"userId": context.caller.id} if context.caller else {}),
         )
         return response

@@ -6,6 +6,7 @@ from enum import Enum
 from marshmallow import Schema
 
 from blueprints.http import texts
+from blueprints.http.deprecation import Deprecation
 from blueprints.http.envelope import MetaSchema
 from blueprints.http.fields import camel_case
 from blueprints.http.request_parsing import MAX_BODY_BYTES
@@ -268,6 +269,7 @@ class Contract:
     further_statuses: tuple[int, ...] = ()
     max_body_bytes: int = MAX_BODY_BYTES
     headers: tuple[str, ...] = ()
+    deprecation: Deprecation | None = None
 
     @property
     def declared_wait_seconds(self) -> float | None:

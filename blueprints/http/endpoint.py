@@ -15,7 +15,16 @@ from flask import Blueprint as FlaskBlueprint, Response
 from flask_smorest import Blueprint
 from marshmallow import Schema
 
-from blueprints.http import auth, caching, idempotency, limits, paging, request_parsing, uploads
+from blueprints.http import (
+    auth,
+    caching,
+    deprecation as deprecations,
+    idempotency,
+    limits,
+    paging,
+    request_parsing,
+    uploads,
+)
 from blueprints.http.context import Context, FinalPhase, WithStatus, current_context
 from blueprints.http.contract import (
     Access,
@@ -26,6 +35,7 @@ from blueprints.http.contract import (
     SharedLimit,
     Upload,
 )
+from blueprints.http.deprecation import Deprecation
 from blueprints.http.envelope import JSON_TYPE, MetaSchema, dump_json, dump_members, envelope
 from blueprints.http.reply_renderer import compile_renderer
 from blueprints.http.request_parsing import MAX_BODY_BYTES
@@ -56,6 +66,9 @@ class Endpoint:
         """Serve a request: authenticate, check access and limits, parse the input, then call the view."""
         context = current_context()
         context.contract = self.contract
+        if self.contract.deprecation is not None:
+            route = f"{self.contract.method} {self.contract.path}"
+            deprecations.announce(context.headers, self.contract.deprecation, route=route)
         declared_wait_seconds.set(self._wait_seconds)
         auth.authenticate(context, self.contract)
         if self.contract.cache_seconds:
@@ -225,6 +238,7 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
         further_statuses: tuple[int, ...] = (),
         max_body_bytes: int = MAX_BODY_BYTES,
         headers: tuple[str, ...] = (),
+        deprecation: Deprecation | None = None,
     ) -> Callable[[View], View]:
         """Declare a route by its contract. ``auth`` and ``limit`` have no defaults.
 
@@ -254,6 +268,7 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
         :param further_statuses: statuses, beside ``status``, that have the same reply
         :param max_body_bytes: limit of a JSON body
         :param headers: further headers of a successful response
+        :param deprecation: the announced end of the route
         """
 
         def decorate(view: View) -> View:
@@ -287,6 +302,7 @@ class ContractBlueprint(Blueprint):  # type: ignore[misc]
                 further_statuses=further_statuses,
                 max_body_bytes=max_body_bytes,
                 headers=headers,
+                deprecation=deprecation,
             )
             self.contracts.append(contract)
             self.views.append(view)

@@ -10,7 +10,7 @@ _API_CSP = "default-src 'none'; frame-ancestors 'none'"
 # Pages are plain HTML with a style sheet. The documentation page has a policy of its own.
 _PAGE_CSP = (
     "default-src 'none'; img-src 'self'; style-src 'self'; base-uri 'none'; form-action 'none';"
-    " frame-ancestors 'none'"
+    " frame-ancestors 'none'; report-uri /api/csp-report"
 )
 
 

@@ -287,3 +287,9 @@ class PlatformStatus(Schema):
         keys=fields.String(), values=fields.Boolean(), required=True,
         metadata=doc("The state of each feature: true if on.", {"checkout": True}),
     )  # fmt: skip
+
+
+class CspReceipt(Schema):
+    """The acknowledgement of a report."""
+
+    recorded = fields.Integer(required=True, metadata=doc("Number of counted violations.", 1))

@@ -23,6 +23,7 @@ from marketplace.infra.cache import Cache, CacheDownError, Script
 from marketplace.infra.live_events import CHANNEL, END, LiveEvent, encode
 from marketplace.kernel.clock import iso
 from marketplace.kernel.errors import ConflictError, ProviderUnavailableError, ServiceUnavailableError
+from marketplace.kernel.signals import RECORDER
 from marketplace.notifications.live_streams import EndReason, LiveStreams
 from marketplace.providers.client import ProviderRefusedError
 from marketplace.providers.language_model import ModelBusyError
@@ -183,6 +184,7 @@ class Answer:
         self._is_storing = False
         self._is_stored = False
         self._is_closed = False
+        self._has_token = False
         self._producer = gevent.spawn(self._produce)
 
     @property
@@ -245,6 +247,9 @@ class Answer:
     def _number(self, name: str, data: dict[str, Any]) -> StreamEvent:
         if name in _FINAL:
             data = {**data, "threadId": str(self._thread_id), "messageNumber": self._message_number}
+        if name == "token" and not self._has_token:
+            self._has_token = True
+            RECORDER.observe("first_token", "", time.monotonic() - self._started_at)
         event = StreamEvent(self._next_id, name, {"id": self._next_id, **data})
         self._next_id += 1
         self._uncached.append(orjson.dumps([event.id, event.name, event.data]))

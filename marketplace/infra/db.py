@@ -24,6 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.exc import DBAPIError, TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+from sqlalchemy.pool import QueuePool
 
 from marketplace.infra import texts
 from marketplace.infra.sessions import (
@@ -37,8 +38,10 @@ from marketplace.infra.settings import SettingsError
 from marketplace.infra.waits.limits import LOCK_TIMEOUT_SECONDS, STATEMENT_TIMEOUT_SECONDS, WaitLimits
 from marketplace.infra.waits.watch import RETRY_AFTER_SECONDS, WaitExpiredError, Watch, WatchedConnection
 from marketplace.kernel.errors import ConcurrentChangeError, ServiceUnavailableError
+from marketplace.kernel.signals import RECORDER
 
 MAX_TRANSACTION_ATTEMPTS = 3
+_DEADLOCK = "40P01"
 _RETRYABLE_SQLSTATES = frozenset({"40001", "40P01"})  # serialization failure, deadlock detected
 _OVERLOADED_SQLSTATES = frozenset({"55P03", "57014"})  # lock time-out, statement time-out
 
@@ -141,6 +144,7 @@ class Database:
         :param publish_events: receives the encoded live events of a committed transaction; must not raise
         :param wait_limits: limits on waits for the server, which forbid COPY in this process; None for no limits
         """
+        self._max_connections = 2 * pool_size
         self._reading_info = {NO_PREPARED_STATEMENTS_KEY: not prepared_statements}
         self._session_info = {
             **self._reading_info,
@@ -171,6 +175,13 @@ class Database:
         )
         if not prepared_statements:
             event.listen(self.engine, "connect", _ensure_session_settings)
+
+    def sample_pool(self) -> None:
+        """Record how many connections are in use, and how many may be in use at most."""
+        pool = self.engine.pool
+        if isinstance(pool, QueuePool):
+            RECORDER.count("pool", "used", pool.checkedout())
+            RECORDER.count("pool", "maximum", self._max_connections)
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
@@ -223,6 +234,8 @@ class Database:
         try:
             yield
         except (PoolTimeoutError, DBAPIError, psycopg2.Error) as error:
+            if isinstance(error, PoolTimeoutError):
+                RECORDER.count("pool", "timeouts")
             if _is_overload(error):
                 raise ServiceUnavailableError(
                     texts.DATABASE_BUSY, retry_after_seconds=RETRY_AFTER_SECONDS
@@ -294,6 +307,8 @@ def run_with_retries(attempt: Callable[[], _Result]) -> _Result:
         except (DBAPIError, psycopg2.Error) as error:
             if sqlstate(error) not in _RETRYABLE_SQLSTATES:
                 raise
+            if sqlstate(error) == _DEADLOCK:
+                RECORDER.count("deadlock")
             _log.warning("transaction retried", sqlstate=sqlstate(error), attempt=number)
     raise ConcurrentChangeError(texts.CONCURRENT_CHANGE)
 

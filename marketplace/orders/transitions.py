@@ -17,6 +17,7 @@ from marketplace.infra import outbox
 from marketplace.infra.sql.statements import Prepared, Row
 from marketplace.kernel import queues
 from marketplace.kernel.errors import found
+from marketplace.kernel.signals import RECORDER
 from marketplace.orders import states
 from marketplace.orders.pricing import Price
 from marketplace.orders.queries import ORDER_COLUMNS_SQL, OrderColumns
@@ -320,6 +321,8 @@ def _write_transition(
         now=now,
         **values,
     )
+    if escrow is not None:
+        outbox.after_commit(session, lambda: RECORDER.count("escrow"))
     if target == states.DELIVERED != order.status and order.buyer_referral_pending:
         outbox.enqueue(
             session,

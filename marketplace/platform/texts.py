@@ -24,3 +24,6 @@ TOO_MANY_HUBS = "A campus can have at most {limit} hubs."
 COORDINATES_TOGETHER = "Send latitude and longitude together."
 HOLIDAY_NOT_FOUND = "Public holiday not found."
 HOLIDAY_EXISTS = "The day already has a holiday with this name."
+
+CSP_MEDIA_TYPE = "Send the report as application/csp-report or application/reports+json."
+CSP_FORM = "Must be an object with csp-report, or a list of at most 100 reports of the Reporting API."

@@ -368,7 +368,16 @@ NOT_PERSONAL: Mapping[str, str] = {
         "Words of listings and counts of searches, without people.",
     ),
     **dict.fromkeys(
-        ("product_counts", "product_statistics", "statistics_batches", "analytics_progress", "queue_counts"),
+        (
+            *(
+                "product_counts",
+                "product_statistics",
+                "statistics_batches",
+                "analytics_progress",
+                "queue_counts",
+            ),
+            *("objective_counts", "daily_counts", "signal_batches"),
+        ),
         "Counts without people.",
     ),
     **dict.fromkeys(

@@ -12,6 +12,7 @@ import urllib3
 from urllib3.util import Retry, Timeout
 
 from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.kernel.signals import RECORDER
 from marketplace.providers import texts
 
 _log = structlog.get_logger(__name__)
@@ -183,6 +184,7 @@ class ProviderClient:
     ) -> Any:
         started_at = time.perf_counter()
         status: int | None = None
+        outcome = "unavailable"
         try:
             response = self._pool.request(
                 method,
@@ -197,19 +199,27 @@ class ProviderClient:
             content = response.read(_MAX_RESPONSE_BYTES + 1, decode_content=True)
             if len(content) > _MAX_RESPONSE_BYTES:
                 response.close()  # a connection with an unread rest cannot serve another request
-            return (read or self._read)(status, content)
+            answer = (read or self._read)(status, content)
+        except ProviderRefusedError:
+            outcome = "refused"
+            raise
         except (urllib3.exceptions.HTTPError, OSError) as error:
             cause = error.reason if isinstance(error, urllib3.exceptions.MaxRetryError) else error
             was_sent = not isinstance(cause, _NOT_SENT)
             raise self._unavailable_error(type(cause).__name__, may_have_happened=was_sent) from error
+        else:
+            outcome = "ok"
+            return answer
         finally:
+            seconds = time.perf_counter() - started_at
+            RECORDER.observe("provider", f"{self._provider} {outcome}", seconds)
             _log.info(
                 "provider called",
                 provider=self._provider,
                 providerMethod=method,
                 providerPath=path.partition("?")[0] if logged_path is None else logged_path,
                 status=status,
-                durationMs=round((time.perf_counter() - started_at) * 1000, 1),
+                durationMs=round(seconds * 1000, 1),
             )
 
     def _read(self, status: int, content: bytes) -> Any:

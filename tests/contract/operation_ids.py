@@ -292,6 +292,7 @@ OPERATION_IDS = {
     "POST /api/platform/proposals/{proposalId}/reject": "rejectProposal",
     "GET /api/platform/halts": "listPayoutHalts",
     "GET /api/status": "getPlatformStatus",
+    "POST /api/csp-report": "recordCspReport",
     "GET /health": "showDiagnostic",
     "GET /health/live": "checkLiveness",
     "GET /health/liveness": "checkProcessLiveness",

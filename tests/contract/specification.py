@@ -241,12 +241,11 @@ PLATFORM_AND_HEALTH = (
     Row("GET", "/health/readiness", UNCHECKED, "unlimited", waits=True),
     Row("GET", "/health", UNCHECKED, "unlimited", waits=True),
     Row("GET", "/api/status", PUBLIC, cache=30),
-    Row("POST", "/api/csp-report", PUBLIC, "30/15 minute", built=False),
+    Row("POST", "/api/csp-report", PUBLIC, "30/15 minute"),
     Row("GET", "/api/campus/operations/hubs", STAFF),
     Row("POST", "/api/platform/proposals", PROPOSALS, "10/minute"),
     Row("POST", "/api/platform/proposals/:id/approve", PROPOSALS_AAL2, "5/minute"),
     Row("GET", "/api/admin/queues", STAFF_AAL2),
-    Row("GET", "/metrics", UNCHECKED, "unlimited", built=False),
 )  # fmt: skip
 
 # The gateway's name stands in the first path: `gateway` unless configured.

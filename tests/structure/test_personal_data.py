@@ -42,6 +42,7 @@ NOT_PERSONAL = {
     "content_reports.reason": "one of six codes",
     "report_clearances.reason": "one of six codes",
     "categories.name": "a category",
+    "daily_counts.label": "names of routes, clients and origins",
     "hostels.name": "a building",
     "hubs.name": "a public place",
     "hubs.address": "a public place",

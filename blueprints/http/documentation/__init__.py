@@ -60,5 +60,6 @@ def _csp(issuer: str) -> str:
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(issuer)) if issuer else ""
     return (
         f"default-src 'none'; script-src 'self'; connect-src 'self' {origin}; img-src 'self' data:; font-src 'self';"
-        " style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        " style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+        " report-uri /api/csp-report"
     ).replace(" ;", ";")

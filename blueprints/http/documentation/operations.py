@@ -84,6 +84,9 @@ class OperationDescriber:
             "parameters": self._describe_parameters(contract),
             "responses": self._responses.describe_responses(contract),
         }
+        if contract.deprecation is not None:
+            operation["deprecated"] = True
+            operation["x-sunset"] = contract.deprecation.sunset.isoformat()
         body = _describe_body(contract, self._converter)
         if body is not None:
             operation["requestBody"] = body

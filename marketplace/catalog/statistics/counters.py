@@ -18,8 +18,8 @@ from sqlalchemy.orm import Session
 from marketplace.catalog import cache_tags
 from marketplace.catalog.statistics.models import ProductCount
 from marketplace.infra.cache import Cache, CacheDownError, drop_cached
-from marketplace.infra.counters import Counters
 from marketplace.infra.db import Database
+from marketplace.infra.signals.counters import Counters
 from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.kernel.errors import NotFoundError
 

@@ -6,7 +6,7 @@ import pytest
 
 from marketplace.infra import counters as module
 from marketplace.infra.cache import Cache, CacheDownError
-from marketplace.infra.counters import Counters
+from marketplace.infra.signals.counters import Counters
 from marketplace.services import Services
 from tests.support.threads import at_once, unexpected_errors
 

@@ -116,6 +116,7 @@ NOT_LISTINGS = {
     "/api/banners",  # shows no products
     "/api/campuses",  # likewise
     "/api/campuses/<string:campus_id>/hubs",  # likewise
+    "/api/csp-report",  # likewise
     "/api/status",  # likewise
     "/api/privacy/signing-key",  # likewise
     "/api/notifications/unsubscribe",  # likewise

@@ -12,6 +12,7 @@ from marketplace.infra.cache import Cache, Script
 
 # A buffer with this number of fields becomes a batch, which limits the work of one transaction.
 MAX_BATCH_FIELDS = 20_000
+_MAX_PARTS_PER_CALL = 2_000  # an even number
 
 _INCREMENT = Script(
     """
@@ -21,6 +22,21 @@ _INCREMENT = Script(
     if redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[2]) then
       redis.call('RENAME', KEYS[1], KEYS[3])
       redis.call('RPUSH', KEYS[2], ARGV[3])
+    end
+    return 1
+    """
+)
+_ADD = Script(
+    """
+    -- KEYS: buffer, list of batches, key of the new batch, totals
+    -- ARGV: maximum number of fields, id of the new batch, prefix of the buffer's fields, then fields and numbers
+    for position = 4, #ARGV, 2 do
+      redis.call('HINCRBY', KEYS[1], ARGV[3] .. ARGV[position], ARGV[position + 1])
+      redis.call('HINCRBY', KEYS[4], ARGV[position], ARGV[position + 1])
+    end
+    if redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[1]) then
+      redis.call('RENAME', KEYS[1], KEYS[3])
+      redis.call('RPUSH', KEYS[2], ARGV[2])
     end
     return 1
     """
@@ -36,7 +52,7 @@ _CLOSE_BATCH = Script(
     return redis.call('LRANGE', KEYS[2], 0, tonumber(ARGV[2]) - 1)
     """
 )
-_READ_BATCH = Script("return redis.call('HGETALL', KEYS[1])")
+_READ_FIELDS = Script("return redis.call('HGETALL', KEYS[1])")
 _DISCARD_BATCH = Script(
     """
     -- KEYS: batch, list of batches
@@ -59,6 +75,7 @@ class Counters:
         # The braces keep all keys of the set on the same server of a cluster.
         self._buffer = f"n1:{{{name}}}:buffer"
         self._batches = f"n1:{{{name}}}:batches"
+        self._totals = f"n1:{{{name}}}:totals"
 
     def increment(self, field: str) -> None:
         """Add 1 to the counter of a field.
@@ -73,6 +90,31 @@ class Counters:
             MAX_BATCH_FIELDS,
             batch_id,
         )
+
+    def add(self, counts: Mapping[str, int], *, batch_prefix: str) -> None:
+        """Add numbers to fields of the buffer and of the totals.
+
+        :param batch_prefix: the start of the buffer's fields, such as the time; the totals have the fields without it
+        :raises CacheDownError: the cache is unavailable; a lost response can hide a successful addition
+        """
+        pairs = [part for field, number in counts.items() for part in (field, number)]
+        for start in range(0, len(pairs), _MAX_PARTS_PER_CALL):
+            batch_id = uuid4().hex
+            self._cache.run(
+                _ADD,
+                (self._buffer, self._batches, self._batch(batch_id), self._totals),
+                MAX_BATCH_FIELDS,
+                batch_id,
+                batch_prefix,
+                *pairs[start : start + _MAX_PARTS_PER_CALL],
+            )
+
+    def read_totals(self) -> Mapping[str, int]:
+        """Return the sums of all additions by field.
+
+        :raises CacheDownError: the cache is unavailable
+        """
+        return self._read(self._totals)
 
     def close_batch(self, *, limit: int) -> list[UUID]:
         """Turn the buffer into a batch, and list the batches that are not yet discarded, oldest first.
@@ -89,8 +131,7 @@ class Counters:
 
         :raises CacheDownError: the cache is unavailable
         """
-        pairs: Sequence[bytes] = self._cache.run(_READ_BATCH, (self._batch(batch_id.hex),))
-        return {field.decode(): int(count) for field, count in zip(pairs[::2], pairs[1::2], strict=True)}
+        return self._read(self._batch(batch_id.hex))
 
     def discard_batch(self, batch_id: UUID) -> None:
         """Discard a batch after the consumer has added the counts to the database.
@@ -98,6 +139,10 @@ class Counters:
         :raises CacheDownError: the cache is unavailable; a lost response can hide a successful discard
         """
         self._cache.run(_DISCARD_BATCH, (self._batch(batch_id.hex), self._batches), batch_id.hex)
+
+    def _read(self, key: str) -> Mapping[str, int]:
+        pairs: Sequence[bytes] = self._cache.run(_READ_FIELDS, (key,))
+        return {field.decode(): int(count) for field, count in zip(pairs[::2], pairs[1::2], strict=True)}
 
     def _batch(self, batch_id: str) -> str:
         return f"{self._buffer}:{batch_id}"

@@ -1,0 +1,166 @@
+"""Store the counts of all processes: from the cache to the tables of the objectives and of the days."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from uuid import UUID
+
+import structlog
+from sqlalchemy import Delete, delete, func, literal, select, text
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from marketplace.health.models import DailyCount, ObjectiveCount, SignalBatch
+from marketplace.health.objectives import count_for_objectives
+from marketplace.infra.cache import Cache, CacheDownError
+from marketplace.infra.db import Database
+from marketplace.infra.signals.sending import parse_batch_field, signal_counters
+from marketplace.infra.sql.statements import Statement
+
+CSP_VIOLATION, DEPRECATED_CALL = "csp_violation", "deprecated_call"
+DAILY_KINDS = (CSP_VIOLATION, DEPRECATED_CALL)
+# Clients choose parts of the labels. Further labels of a day are added up under this one.
+OTHER = "other"
+MAX_LABELS_PER_DAY = 500
+MINUTES_KEPT = timedelta(days=4)
+HOURS_KEPT = timedelta(days=40)
+_DAYS_KEPT = timedelta(days=365)
+_BATCHES_KEPT = timedelta(days=2)
+_MAX_BATCHES = 20  # the rest waits for the next run
+
+_log = structlog.get_logger(__name__)
+
+
+def store_counts(database: Database, cache: Cache, *, now: datetime) -> int:
+    """Add the counts of the cache to the tables, each batch once.
+
+    :return: the number of stored batches
+    """
+    source, stored = signal_counters(cache), 0
+    try:
+        for batch_id in source.close_batch(limit=_MAX_BATCHES):
+            counted = source.read_batch(batch_id)
+            stored += database.in_transaction(_apply_batch, batch_id=batch_id, counted=counted, now=now)
+            source.discard_batch(batch_id)
+    except CacheDownError:
+        _log.warning("signals not stored: cache is down")
+    return stored
+
+
+def _apply_batch(session: Session, *, batch_id: UUID, counted: Mapping[str, int], now: datetime) -> bool:
+    added = session.scalar(
+        insert(SignalBatch)
+        .values(id=batch_id, applied_at=now)
+        .on_conflict_do_nothing(index_elements=["id"])
+        .returning(SignalBatch.id)
+    )
+    if added is None:
+        return False
+    objectives: defaultdict[tuple[str, int, datetime, int], int] = defaultdict(int)
+    days: defaultdict[tuple[str, date, str], int] = defaultdict(int)
+    for field, number in counted.items():
+        minute, key = parse_batch_field(field)
+        at = datetime.fromtimestamp(minute * 60, UTC)
+        if key.signal in DAILY_KINDS:
+            days[key.signal, at.date(), key.label] += number
+        for objective, bucket in count_for_objectives(key):
+            objectives[objective, 1, at, bucket] += number
+            objectives[objective, 60, at.replace(minute=0), bucket] += number
+    _add_objective_counts(session, objectives)
+    _add_daily_counts(session, days)
+    return True
+
+
+_ADD_OBJECTIVE_COUNTS = Statement(
+    text(
+        """
+        INSERT INTO objective_counts (objective, minutes, starts_at, bucket, count)
+        SELECT * FROM unnest(
+            CAST(:names AS text[]), CAST(:minutes AS bigint[]), CAST(:starts AS timestamptz[]),
+            CAST(:buckets AS bigint[]), CAST(:numbers AS bigint[]))
+        ON CONFLICT (objective, minutes, starts_at, bucket)
+            DO UPDATE SET count = objective_counts.count + excluded.count
+        """
+    )
+)
+
+
+def _add_objective_counts(session: Session, counts: Mapping[tuple[str, int, datetime, int], int]) -> None:
+    if counts:
+        ordered = sorted(counts.items())
+        _ADD_OBJECTIVE_COUNTS.run(
+            session,
+            names=[key[0] for key, _ in ordered],
+            minutes=[key[1] for key, _ in ordered],
+            starts=[key[2] for key, _ in ordered],
+            buckets=[key[3] for key, _ in ordered],
+            numbers=[number for _, number in ordered],
+        )
+
+
+def _add_daily_counts(session: Session, counts: Mapping[tuple[str, date, str], int]) -> None:
+    known: dict[tuple[str, date], set[str]] = {}
+    for (kind, day, label), number in sorted(counts.items()):
+        if (kind, day) not in known:
+            stored = select(DailyCount.label).where(DailyCount.kind == kind, DailyCount.day == day)
+            known[kind, day] = set(session.scalars(stored))
+        labels = known[kind, day]
+        kept = label if label in labels or len(labels) < MAX_LABELS_PER_DAY else OTHER
+        labels.add(kept)
+        statement = insert(DailyCount).values(kind=kind, day=day, label=kept, count=number)
+        session.execute(
+            statement.on_conflict_do_update(
+                index_elements=["kind", "day", "label"],
+                set_={"count": DailyCount.count + statement.excluded.count},
+            )
+        )
+
+
+def purge_counts(database: Database, *, now: datetime) -> int:
+    """Delete counts that no window needs any more, and return the number of deleted rows."""
+    expired = (
+        *(
+            delete(ObjectiveCount).where(
+                ObjectiveCount.minutes == minutes, ObjectiveCount.starts_at < now - kept
+            )
+            for minutes, kept in ((1, MINUTES_KEPT), (60, HOURS_KEPT))
+        ),
+        delete(DailyCount).where(DailyCount.day < (now - _DAYS_KEPT).date()),
+        delete(SignalBatch).where(SignalBatch.applied_at < now - _BATCHES_KEPT),
+    )
+    return sum(database.in_transaction(_delete, statement=statement) for statement in expired)
+
+
+def _delete(session: Session, *, statement: Delete) -> int:
+    return len(session.execute(statement.returning(literal(1))).all())
+
+
+def list_daily_counts(session: Session, *, kind: str, since: date) -> list[DailyCount]:
+    """List the counts of a kind, the latest day first."""
+    return list(
+        session.scalars(
+            select(DailyCount)
+            .where(DailyCount.kind == kind, DailyCount.day >= since)
+            .order_by(DailyCount.day.desc(), DailyCount.count.desc(), DailyCount.label)
+        )
+    )
+
+
+def sum_counts(
+    session: Session, *, objective: str, minutes: int, since: datetime, until: datetime
+) -> Mapping[int, int]:
+    """Return the number of events by bucket.
+
+    :param minutes: the length of the summed periods: 1 or 60
+    """
+    rows = session.execute(
+        select(ObjectiveCount.bucket, func.sum(ObjectiveCount.count))
+        .where(
+            ObjectiveCount.objective == objective,
+            ObjectiveCount.minutes == minutes,
+            ObjectiveCount.starts_at >= since,
+            ObjectiveCount.starts_at < until,
+        )
+        .group_by(ObjectiveCount.bucket)
+    )
+    return {bucket: int(number) for bucket, number in rows}

@@ -1,0 +1,159 @@
+"""Counts of all processes: recorded, sent to the cache, and stored for the objectives and the days."""
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from marketplace.health import signal_counts
+from marketplace.health.objectives import BAD, GOOD, OBJECTIVES
+from marketplace.infra.cache import Cache
+from marketplace.infra.db import Database
+from marketplace.infra.signals.sending import SignalSender, read_totals, send_counts, signal_counters
+from marketplace.kernel.signals import BUCKETS_MS, COUNT, RECORDER, Key, Recorder
+from marketplace.services import Services
+
+NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
+MINUTE = int(NOW.timestamp()) // 60
+
+
+@pytest.fixture
+def cache(services: Services) -> Cache:
+    return services.cache
+
+
+@pytest.fixture(autouse=True)
+def _begin_without_counts(empty_database: Callable[[], None], cache: Cache) -> None:
+    empty_database()
+    source = signal_counters(cache)
+    for batch_id in source.close_batch(limit=1_000):
+        source.discard_batch(batch_id)
+
+
+def send(cache: Cache, recorder: Recorder, minute: int = MINUTE) -> int:
+    return send_counts(cache, minute=minute, recorder=recorder)
+
+
+def sums(database: Database, objective: str, *, minutes: int = 1, hours: int = 1) -> dict[int, int]:
+    with database.reading() as session:
+        return dict(
+            signal_counts.sum_counts(
+                session,
+                objective=objective,
+                minutes=minutes,
+                since=NOW - timedelta(hours=hours),
+                until=NOW + timedelta(hours=hours),
+            )
+        )
+
+
+def test_counts_of_processes_add_up(database: Database, cache: Cache) -> None:
+    first, second = Recorder(), Recorder()
+    for _ in range(3):
+        first.observe("http", "GET /api/products 2xx", 0.004)
+    second.observe("http", "GET /api/products 2xx", 0.3)
+    second.observe("http", "GET /api/products 5xx", 0.05)
+    assert send(cache, first) == 1
+    assert send(cache, second) == 2
+    assert send(cache, first) == 0
+
+    assert signal_counts.store_counts(database, cache, now=NOW) == 1
+
+    assert sums(database, "error_rate") == {GOOD: 4, BAD: 1}
+    assert sums(database, "availability", minutes=60) == {GOOD: 4, BAD: 1}
+    latency = sums(database, "product_query_latency")
+    assert latency == {0: 3, BUCKETS_MS.index(50): 1, BUCKETS_MS.index(400): 1}
+    objective = OBJECTIVES["product_query_latency"]
+    assert {bucket for bucket in latency if objective.is_good(bucket)} == {0, BUCKETS_MS.index(50)}
+
+
+def test_batch_is_stored_once_although_a_flush_repeats(database: Database, cache: Cache) -> None:
+    recorder = Recorder()
+    recorder.count("escrow", number=7)
+    recorder.count("deadlock")
+    send(cache, recorder)
+    [batch_id] = signal_counters(cache).close_batch(limit=1)
+    counted = signal_counters(cache).read_batch(batch_id)
+    for _ in range(2):
+        database.in_transaction(signal_counts._apply_batch, batch_id=batch_id, counted=counted, now=NOW)
+
+    assert sums(database, "escrow_transitions") == {GOOD: 7, BAD: 1}
+
+
+def test_totals_survive_the_storing(database: Database, cache: Cache) -> None:
+    label = f"provider {uuid4().hex} ok"
+    for seconds in (0.01, 0.02):
+        recorder = Recorder()
+        recorder.observe("provider", label, seconds)
+        send(cache, recorder)
+        signal_counts.store_counts(database, cache, now=NOW)
+    found = {key: number for key, number in read_totals(cache).items() if key.label == label}
+    assert found == {
+        Key("provider", label, BUCKETS_MS.index(10)): 1,
+        Key("provider", label, BUCKETS_MS.index(20)): 1,
+    }
+
+
+def test_counts_are_kept_while_the_cache_is_down(cache: Cache) -> None:
+    recorder = Recorder()
+    recorder.count("escrow", number=2)
+    recorder.observe("first_token", "", 0.3)
+    assert send(Cache("redis://127.0.0.1:9/0"), recorder) == 0
+    assert recorder.take() == {Key("escrow", "", COUNT): 2, Key("first_token", "", BUCKETS_MS.index(400)): 1}
+
+
+def test_daily_labels_are_limited(database: Database, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signal_counts, "MAX_LABELS_PER_DAY", 3)
+    recorder = Recorder()
+    for number in range(6):
+        recorder.count(signal_counts.CSP_VIOLATION, f"script-src https://{number}.example", 10 - number)
+    recorder.count(signal_counts.DEPRECATED_CALL, "GET /api/old okhttp/4.9")
+    send(cache, recorder)
+    signal_counts.store_counts(database, cache, now=NOW)
+
+    with database.reading() as session:
+        rows = signal_counts.list_daily_counts(
+            session, kind=signal_counts.CSP_VIOLATION, since=date(2026, 11, 1)
+        )
+        [call] = signal_counts.list_daily_counts(
+            session, kind=signal_counts.DEPRECATED_CALL, since=date(2026, 11, 1)
+        )
+    assert [(row.label[-9:], row.count) for row in rows] == [
+        ("other", 18),
+        ("0.example", 10),
+        ("1.example", 9),
+        ("2.example", 8),
+    ]
+    assert (call.day, call.count) == (NOW.date(), 1)
+
+
+def test_old_counts_are_deleted(database: Database, cache: Cache) -> None:
+    for age in (timedelta(), timedelta(days=5), timedelta(days=41)):
+        recorder = Recorder()
+        recorder.count("escrow")
+        send(cache, recorder, minute=int((NOW - age).timestamp()) // 60)
+    signal_counts.store_counts(database, cache, now=NOW)
+
+    signal_counts.purge_counts(database, now=NOW)
+
+    assert sums(database, "escrow_transitions", minutes=1, hours=24 * 50) == {GOOD: 1}
+    assert sums(database, "escrow_transitions", minutes=60, hours=24 * 50) == {GOOD: 2}
+
+
+def test_sender_sends_the_last_counts_at_its_end(cache: Cache) -> None:
+    samples: list[int] = []
+    sender = SignalSender(cache, samples=(lambda: samples.append(1),))
+    sender.start()
+    sender.start()
+    label = uuid4().hex
+    RECORDER.count("test", label)
+
+    sender.stop()
+
+    assert read_totals(cache)[Key("test", label, COUNT)] == 1
+
+
+def test_thresholds_of_the_objectives_are_bounds_of_the_histogram() -> None:
+    for objective in OBJECTIVES.values():
+        assert objective.threshold_ms is None or objective.threshold_ms in BUCKETS_MS
