@@ -34,6 +34,7 @@ from marketplace.providers.messaging.media import MessageMediaClient
 from marketplace.providers.messaging.sms import SmsGateway
 from marketplace.providers.messaging.templates import MessagingClient
 from marketplace.providers.moderation import ContentModerator, make_content_moderator
+from marketplace.providers.scale_hook import ScaleHook
 from marketplace.providers.storage import ObjectStorage, S3ObjectStorage
 
 
@@ -53,6 +54,7 @@ class Services:
     moderator: ContentModerator | None
     language_model: LanguageModel | None
     sms: SmsGateway
+    scale_hook: ScaleHook
     messaging: MessagingClient
     message_media: MessageMediaClient
     storage: ObjectStorage
@@ -101,6 +103,7 @@ class Services:
             moderator=make_content_moderator(settings),
             language_model=make_language_model(settings),
             sms=sms,
+            scale_hook=ScaleHook(settings),
             messaging=MessagingClient(settings),
             message_media=MessageMediaClient(settings),
             storage=S3ObjectStorage(settings),

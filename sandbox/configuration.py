@@ -262,6 +262,7 @@ def _variables(
         "ASSISTANT_KEY": "" if environ.get("ASSISTANT_URL") else own["ai_key"],
         "SMS_URL": f"{providers}/sms",
         "SMS_API_KEY": own["sms_api_key"],
+        "SCALE_HOOK_URL": f"{providers}/scale/workers",
         "VAPID_PRIVATE_KEY": own["vapid_private_key"],
         "WEB_PUSH_URL": f"{providers}/inbox/push",
         "FCM_CREDENTIALS": make_service_account(f"{providers}/inbox/fcm/token", key=own["fcm_private_key"]),

@@ -109,9 +109,9 @@ class Services:
         # 10 suffices.
         return self._gunicorn("waiting", WORKER_CLASS="gevent", WEB_CONCURRENCY="1", DATABASE_POOL_SIZE="10")
 
-    def worker(self, queue: str) -> Process:
-        """Create the worker of a queue."""
-        return self._python(f"worker-{queue}", "-m", "tasks.worker", queue)
+    def worker(self, queue: str, *, name: str | None = None) -> Process:
+        """Create a worker of a queue."""
+        return self._python(name or f"worker-{queue}", "-m", "tasks.worker", queue)
 
     def proxy(self) -> EmbeddedProxy:
         """Create the proxy, which listens on the public port."""

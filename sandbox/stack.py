@@ -31,7 +31,9 @@ from sandbox.files import write_private
 from sandbox.lock import held_lock, is_locked, lock_owner
 from sandbox.ports import NoFreePortError, PortReservation, port_fault
 from sandbox.process import ProcessFailedError, wait_until
+from sandbox.providers.scale import SCALE_FOLDER
 from sandbox.reporting import Console, banner
+from sandbox.secondary_workers import SecondaryWorkers
 from sandbox.servers import http_status
 from sandbox.services import EXPECTED_FAILURE_STATUS, Services
 from sandbox.signals import StopRequestedError, StopSignals
@@ -138,7 +140,13 @@ def _run(
         _write_state(configuration, supervisor)
         for line in banner(configuration, seconds=time.monotonic() - started):
             console.line(line)
-        supervisor.watch(on_change=lambda: _write_state(configuration, supervisor))
+        workers = SecondaryWorkers(
+            supervisor,
+            Services(configuration, lock=lock),
+            console,
+            folder=layout.root / "providers" / SCALE_FOLDER,
+        )
+        supervisor.watch(on_change=lambda: _write_state(configuration, supervisor), adjust=workers.adjust)
     except StopRequestedError:
         console.line("\nStopping: running requests and tasks finish first, databases stop last.")
         raise

@@ -107,10 +107,17 @@ class Supervisor:
             ]
             raise StackError(f"{what} took longer than {timeout_seconds:.0f} s.\n" + "\n".join(tails))
 
-    def watch(self, *, on_change: Callable[[], None]) -> None:
+    def remove_service(self, name: str) -> None:
+        """Stop a process for good. Its current work is finished first."""
+        for watched in [watched for watched in self._early if watched.process.name == name]:
+            self._early.remove(watched)
+            self._stop_group([watched.process], timeout_seconds=20)
+
+    def watch(self, *, on_change: Callable[[], None], adjust: Callable[[], bool] = lambda: False) -> None:
         """Keep the stack running until ``pause`` raises.
 
         :param on_change: called after each restart of a process
+        :param adjust: adds and removes services, and returns whether it did
         :raises StackError: a process ended too often
         :raises ProcessFailedError: a server's data could not be prepared for the restart
         """
@@ -119,6 +126,8 @@ class Supervisor:
             for watched in (*self._watched_servers, *self._early, *self._late):
                 if self._tend(watched):
                     on_change()
+            if adjust():
+                on_change()
             self._bound_logs()
 
     def process_ids(self) -> dict[str, int]:

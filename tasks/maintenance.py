@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit import anchors, archives, partitions
 from marketplace.catalog import cache_tags
-from marketplace.health import signal_counts
+from marketplace.health import monitors, signal_counts
 from marketplace.idempotency import operations as idempotency
 from marketplace.infra import outbox
 from marketplace.infra.batches import run_in_batches
@@ -149,6 +149,38 @@ def anchor_audit_trail(services: Services, _sweeper: QueueSweeper, now: datetime
 def store_signals(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
     """Move the counts from the cache to the tables."""
     return signal_counts.store_counts(services.database, services.cache, now=now)
+
+
+@periodic(
+    "check-signals",
+    queue=queues.ESCROW_RECONCILIATION,
+    schedule="every 30s",
+    purpose="Raise and resolve the alerts about requests, connections, webhooks and stalled queues",
+)
+def check_signals(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
+    """Check the monitored alerts, except the stall of the own queue."""
+    services.database.in_transaction(monitors.check_signals, now=now)
+    others = tuple(name for name in queues.NAMES if name != queues.ESCROW_RECONCILIATION)
+    return monitors.check_queues(
+        services.database, services.cache, services.scale_hook, queues=others, now=now
+    )
+
+
+@periodic(
+    "check-reconciliation-queue",
+    queue=queues.WEBHOOKS,
+    schedule="every 30s",
+    purpose="Raise and resolve the alert about a stall of the queue that checks the other queues",
+)
+def check_reconciliation_queue(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
+    """Check the queue whose worker checks the others."""
+    return monitors.check_queues(
+        services.database,
+        services.cache,
+        services.scale_hook,
+        queues=(queues.ESCROW_RECONCILIATION,),
+        now=now,
+    )
 
 
 @periodic(

@@ -2,8 +2,9 @@
 
 import hmac
 import ipaddress
+from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
 import structlog
 from flask import Response, request
@@ -17,8 +18,11 @@ from blueprints.http import (
     client_ip,
     read_signed_body,
 )
+from blueprints.http.context import client_subnet, current_context
 from blueprints.webhooks.schemas import AnyQuery, WebhookReceipt, WebhookVerificationQuery
+from marketplace.health.signal_counts import MAX_REJECTIONS, WEBHOOK_REJECTED
 from marketplace.infra import wakeups
+from marketplace.infra.cache import CacheDownError, RateLimitWindow
 from marketplace.kernel import queues
 from marketplace.kernel.errors import (
     ForbiddenError,
@@ -29,7 +33,9 @@ from marketplace.kernel.errors import (
     UnauthorizedError,
     UnsupportedMediaTypeError,
 )
+from marketplace.kernel.signals import RECORDER
 from marketplace.providers.webhook_signature import signature_matches
+from marketplace.webhooks import texts
 from marketplace.webhooks.inbox import receive_event
 
 gateway_area = ContractBlueprint("gateway-webhook", "/api/payments", "Events of the payment gateway")
@@ -40,7 +46,11 @@ functions_area = ContractBlueprint("functions", "/functions/v1", "Functions that
 _log = structlog.get_logger(__name__)
 # A provider redelivers after 503, so a fast refusal is better than a slow acknowledgement.
 _INSERT_SECONDS = 0.4
-_SIGNED_BODY_ERRORS = (MalformedBodyError, PayloadTooLargeError, UnsupportedMediaTypeError, UnauthorizedError)
+_BARRED_SECONDS = 300
+_SIGNED_BODY_ERRORS = (
+    *(MalformedBodyError, PayloadTooLargeError, UnsupportedMediaTypeError),
+    *(UnauthorizedError, ForbiddenError),
+)
 
 
 class SigningSecretMissingError(MarketplaceError):
@@ -51,7 +61,7 @@ class SigningSecretMissingError(MarketplaceError):
 
 @gateway_area.post(
     "/webhook", auth=UNCHECKED, limit=SharedLimit.UNLIMITED, query=AnyQuery, reply=WebhookReceipt, enveloped=False,
-    autocommit=True, wait_seconds=_INSERT_SECONDS, raises=(*_SIGNED_BODY_ERRORS, ForbiddenError),
+    autocommit=True, wait_seconds=_INSERT_SECONDS, raises=_SIGNED_BODY_ERRORS,
 )  # fmt: skip
 def receive_gateway_webhook(ctx: Context, query: dict[str, Any]) -> Response:
     """Store a signed event of the gateway for processing by a worker."""
@@ -67,7 +77,7 @@ def receive_gateway_webhook(ctx: Context, query: dict[str, Any]) -> Response:
     enveloped=False,
     autocommit=True,
     wait_seconds=_INSERT_SECONDS,
-    raises=(*_SIGNED_BODY_ERRORS, ForbiddenError),
+    raises=_SIGNED_BODY_ERRORS,
 )
 def receive_named_gateway_webhook(ctx: Context, gateway: str, query: dict[str, Any]) -> Response:
     """Store a signed event of the gateway named in the path."""
@@ -88,7 +98,7 @@ def _receive_event(ctx: Context) -> Response:
         _log.error("webhook refused: no signing secret configured")
         raise SigningSecretMissingError("The service cannot check the signature at the moment.")
     signature = request.headers.get(f"x-{settings.gateway_name}-signature", "")
-    _ensure_signed(body, settings.gateway_secret_key, signature, algorithm="sha512")
+    _ensure_signed(body, settings.gateway_secret_key, signature, provider="gateway", algorithm="sha512")
     return _store_delivery(ctx, provider="gateway", body=body)
 
 
@@ -127,15 +137,39 @@ def receive_messaging_webhook(ctx: Context, query: dict[str, Any]) -> Response:
     # Production does not start without a secret.
     if secret:
         signature = request.headers.get("X-Hub-Signature-256", "")
-        _ensure_signed(body, secret, signature, algorithm="sha256", prefix="sha256=")
+        _ensure_signed(body, secret, signature, provider="messaging", algorithm="sha256", prefix="sha256=")
     return _store_delivery(ctx, provider="messaging", body=body)
 
 
-def _ensure_signed(body: bytes, secret: str, signature: str, *, algorithm: str, prefix: str = "") -> None:
+def _ensure_signed(
+    body: bytes, secret: str, signature: str, *, provider: str, algorithm: str, prefix: str = ""
+) -> None:
     if not signature_matches(
         secret=secret, body=body, signature=signature, algorithm=algorithm, prefix=prefix
     ):
-        raise UnauthorizedError("The signature is missing or does not match the body.")
+        _refuse_signature(provider)
+
+
+def _refuse_signature(provider: str) -> NoReturn:
+    """Refuse a wrong signature, and bar an address that sends many.
+
+    Only wrong signatures of a barred address are refused without further work: anybody could bar the gateway otherwise.
+
+    :raises ForbiddenError: the address has sent too many wrong signatures
+    :raises UnauthorizedError: the signature is wrong
+    """
+    services = current_context().services
+    RECORDER.count(WEBHOOK_REJECTED, provider)
+    window = RateLimitWindow(
+        key=f"webhook-rejections:{client_subnet()}",
+        limit=MAX_REJECTIONS * services.settings.rate_limit_scale,
+        period_seconds=_BARRED_SECONDS,
+    )
+    # Without the cache no address is barred.
+    with suppress(CacheDownError):
+        if not services.cache.look_up(window=window).allowed:
+            raise ForbiddenError(texts.ADDRESS_BARRED)
+    raise UnauthorizedError(texts.SIGNATURE_WRONG)
 
 
 def _store_delivery(ctx: Context, *, provider: str, body: bytes) -> Response:

@@ -17,6 +17,10 @@ from marketplace.identity.permissions import (
 
 AlertIdentifier = Literal[
     "ESCROW_DRIFT",
+    "ERR_API_SPIKE",
+    "DB_POOL_SATURATED",
+    "PAYMENT_WEBHOOK_FAIL",
+    "QUEUE_STALL",
     "REFUND_SENT_TWICE",
     "REFUND_CAME_BACK",
     "GATEWAY_KEY_REFUSED",
@@ -92,6 +96,10 @@ class AlertKind:
 
 ALERT_KINDS: dict[str, AlertKind] = {
     "ESCROW_DRIFT": AlertKind("SEV-1", MANAGE_FINANCES, texts.ESCROW_DRIFT),
+    "ERR_API_SPIKE": AlertKind("SEV-2", MANAGE_PLATFORM, texts.ERR_API_SPIKE),
+    "DB_POOL_SATURATED": AlertKind("SEV-2", MANAGE_PLATFORM, texts.DB_POOL_SATURATED),
+    "PAYMENT_WEBHOOK_FAIL": AlertKind("SEV-1", MANAGE_PLATFORM, texts.PAYMENT_WEBHOOK_FAIL),
+    "QUEUE_STALL": AlertKind("SEV-2", MANAGE_PLATFORM, texts.QUEUE_STALL),
     "REFUND_SENT_TWICE": AlertKind("SEV-1", MANAGE_FINANCES, texts.REFUND_SENT_TWICE),
     "REFUND_CAME_BACK": AlertKind("SEV-1", MANAGE_FINANCES, texts.REFUND_CAME_BACK),
     "GATEWAY_KEY_REFUSED": AlertKind("SEV-1", MANAGE_PLATFORM, texts.GATEWAY_KEY_REFUSED),

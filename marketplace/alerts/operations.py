@@ -12,11 +12,11 @@ from uuid import UUID
 
 import orjson
 import structlog
-from sqlalchemy import ColumnElement, text, update
+from sqlalchemy import ColumnElement, delete, text, update
 from sqlalchemy.orm import Session
 
 from marketplace.alerts.kinds import ALERT_KINDS, AlertIdentifier, Severity
-from marketplace.alerts.models import Alert
+from marketplace.alerts.models import Alert, AlertDelivery
 from marketplace.audit.operations import Act, record_audit_entry
 from marketplace.identity.permissions import MANAGE_PLATFORM
 from marketplace.identity.queries import Caller
@@ -129,6 +129,18 @@ def _truncate(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _truncate(item) for name, item in list(value.items())[:_MAX_ITEMS]}
     return value
+
+
+def repeat_messages(session: Session, *, alert_id: UUID, now: datetime) -> None:
+    """Send the messages about an open alert again, because the condition still holds."""
+    session.execute(
+        delete(AlertDelivery).where(
+            AlertDelivery.alert_id == alert_id,
+            AlertDelivery.event == RAISED,
+            AlertDelivery.sent_at.is_not(None),
+        )
+    )
+    _enqueue_messages(session, alert_id, RAISED, now=now)
 
 
 _LOCK_OPEN_ALERT = Statement(

@@ -66,6 +66,54 @@ REFUND_CAME_BACK = AlertTexts(
     ),
     resolution="Ends when the refund is retried, sent or credited, or an officer resolves it.",
 )
+ERR_API_SPIKE = AlertTexts(
+    subject="the API",
+    meaning="More than 2 % of the requests of five minutes ended with a server error.",
+    first_step=(
+        "1. Open `GET /health` and find a dependency with a fault. 2. Find `unhandled error` in the logs of the web"
+        " processes: `correlationId` leads to the cause. 3. If a release is the cause, start the version before."
+    ),
+    resolution="Ends when at most 2 % of the requests of five minutes end with a server error.",
+)
+DB_POOL_SATURATED = AlertTexts(
+    subject="the connection pools",
+    meaning=(
+        "More than 85 % of the database connections of all processes were in use for three minutes."
+        " Requests soon wait for a connection and end with 503."
+    ),
+    first_step=(
+        "1. Read the slowest statements in the facts. 2. Find long transactions in `pg_stat_activity`, and end the"
+        " cause. 3. If the load is genuine, start more processes, or raise `DATABASE_POOL_SIZE` within the server's"
+        " `max_connections`."
+    ),
+    resolution="Ends when at most 85 % of the connections are in use for three minutes.",
+)
+PAYMENT_WEBHOOK_FAIL = AlertTexts(
+    subject="webhooks of a provider",
+    meaning=(
+        "More than five webhooks in five minutes had a wrong signature. Addresses that send many are barred."
+        " Somebody tries to forge payments, or the signing secret has changed."
+    ),
+    first_step=(
+        "1. Find `security verification` in the provider's dashboard: does the signing secret equal"
+        " `GATEWAY_SECRET_KEY` or `MESSAGING_APP_SECRET`? 2. If it does, find the addresses in the proxy's log and"
+        " block them there. 3. If it does not, correct the setting. The provider delivers the events again."
+    ),
+    resolution="Ends when at most five webhooks of five minutes have a wrong signature.",
+)
+QUEUE_STALL = AlertTexts(
+    subject="a background queue",
+    meaning=(
+        "The oldest job of a queue has waited for more than two minutes."
+        " Notifications, payments or periodic tasks are late. A second worker was requested."
+    ),
+    first_step=(
+        "1. Show the queues and workers: `marketplace queues`, `marketplace workers`. 2. Restart a worker that does not"
+        " answer. 3. If all workers are busy, start more: `python -m tasks.worker QUEUE`. Work that was started"
+        " is not lost."
+    ),
+    resolution="Ends when no job of the queue has waited for more than two minutes.",
+)
 GATEWAY_KEY_REFUSED = AlertTexts(
     subject="the payment gateway",
     meaning=(

@@ -25,7 +25,10 @@ from marketplace.kernel.errors import ServiceUnavailableError
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """The statistics of a queue. ``scheduled`` counts the rows scheduled for a later time."""
+    """The statistics of a queue. ``scheduled`` counts the rows scheduled for a later time.
+
+    :ivar oldest_due_at: the time since which the oldest row waits: due and written
+    """
 
     waiting: int = 0
     active: int = 0
@@ -52,7 +55,7 @@ _COUNT_QUEUES = Statement(
         FROM (
             SELECT queue, count(*) FILTER (WHERE due_at <= :now OR attempts > 0) AS waiting,
                 count(*) FILTER (WHERE due_at > :now AND attempts = 0) AS later,
-                min(due_at) FILTER (WHERE due_at <= :now) AS oldest, 0 AS failed, 0 AS completed
+                min(greatest(due_at, created_at)) FILTER (WHERE due_at <= :now) AS oldest, 0 AS failed, 0 AS completed
             FROM outbox_events WHERE done_at IS NULL AND failed_at IS NULL GROUP BY queue
             UNION ALL
             SELECT :webhooks, count(*), 0, min(due_at) FILTER (WHERE due_at <= :now), 0, 0

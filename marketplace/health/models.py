@@ -9,21 +9,22 @@ from sqlalchemy.orm import Mapped, mapped_column
 from marketplace.infra.db import Base
 
 
-class ObjectiveCount(Base):
-    """The events of an objective in a minute or an hour, by bucket."""
+class SignalCount(Base):
+    """The events of an objective, or another signal, in a minute or an hour, by bucket."""
 
-    __tablename__ = "objective_counts"
+    __tablename__ = "signal_counts"
     __table_args__ = (
         CheckConstraint("minutes IN (1, 60)", name="minutes"),
         CheckConstraint("count > 0", name="count"),
-        Index("ix_objective_counts_starts_at", "starts_at"),
+        Index("ix_signal_counts_starts_at", "starts_at"),
     )
 
-    objective: Mapped[str] = mapped_column(primary_key=True)
+    signal: Mapped[str] = mapped_column(primary_key=True)
     minutes: Mapped[int] = mapped_column(primary_key=True, comment="Length of the period: 1 or 60")
     starts_at: Mapped[datetime] = mapped_column(primary_key=True)
     bucket: Mapped[int] = mapped_column(
-        primary_key=True, comment="Index of the latency bucket; -1 for good and -2 for bad events"
+        primary_key=True,
+        comment="Index of the latency bucket; -1 for counts and good events, -2 for bad events",
     )
     count: Mapped[int]
 

@@ -1,7 +1,7 @@
 """Store the counts of all processes: from the cache to the tables of the objectives and of the days."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
@@ -10,13 +10,18 @@ from sqlalchemy import Delete, delete, func, literal, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from marketplace.health.models import DailyCount, ObjectiveCount, SignalBatch
+from marketplace.health.models import DailyCount, SignalBatch, SignalCount
 from marketplace.health.objectives import count_for_objectives
 from marketplace.infra.cache import Cache, CacheDownError
 from marketplace.infra.db import Database
 from marketplace.infra.signals.sending import parse_batch_field, signal_counters
 from marketplace.infra.sql.statements import Statement
+from marketplace.kernel.signals import COUNT, Key
 
+POOL_USED, POOL_MAXIMUM, POOL_TIMEOUTS = "pool_used", "pool_maximum", "pool_timeouts"
+WEBHOOK_REJECTED = "webhook_rejected"
+# Wrong signatures in five minutes, after which an address is barred. One more raises PAYMENT_WEBHOOK_FAIL.
+MAX_REJECTIONS = 5
 CSP_VIOLATION, DEPRECATED_CALL = "csp_violation", "deprecated_call"
 DAILY_KINDS = (CSP_VIOLATION, DEPRECATED_CALL)
 # Clients choose parts of the labels. Further labels of a day are added up under this one.
@@ -56,39 +61,47 @@ def _apply_batch(session: Session, *, batch_id: UUID, counted: Mapping[str, int]
     )
     if added is None:
         return False
-    objectives: defaultdict[tuple[str, int, datetime, int], int] = defaultdict(int)
+    signals: defaultdict[tuple[str, int, datetime, int], int] = defaultdict(int)
     days: defaultdict[tuple[str, date, str], int] = defaultdict(int)
     for field, number in counted.items():
         minute, key = parse_batch_field(field)
         at = datetime.fromtimestamp(minute * 60, UTC)
         if key.signal in DAILY_KINDS:
             days[key.signal, at.date(), key.label] += number
-        for objective, bucket in count_for_objectives(key):
-            objectives[objective, 1, at, bucket] += number
-            objectives[objective, 60, at.replace(minute=0), bucket] += number
-    _add_objective_counts(session, objectives)
+        for signal, bucket in (*count_for_objectives(key), *_count_for_alerts(key)):
+            signals[signal, 1, at, bucket] += number
+            signals[signal, 60, at.replace(minute=0), bucket] += number
+    _add_signal_counts(session, signals)
     _add_daily_counts(session, days)
     return True
 
 
-_ADD_OBJECTIVE_COUNTS = Statement(
+def _count_for_alerts(key: Key) -> Iterator[tuple[str, int]]:
+    """Yield the signals of the monitored alerts."""
+    if key.signal == "pool":
+        yield f"pool_{key.label}", COUNT
+    elif key.signal == WEBHOOK_REJECTED:
+        yield WEBHOOK_REJECTED, COUNT
+
+
+_ADD_SIGNAL_COUNTS = Statement(
     text(
         """
-        INSERT INTO objective_counts (objective, minutes, starts_at, bucket, count)
+        INSERT INTO signal_counts (signal, minutes, starts_at, bucket, count)
         SELECT * FROM unnest(
             CAST(:names AS text[]), CAST(:minutes AS bigint[]), CAST(:starts AS timestamptz[]),
             CAST(:buckets AS bigint[]), CAST(:numbers AS bigint[]))
-        ON CONFLICT (objective, minutes, starts_at, bucket)
-            DO UPDATE SET count = objective_counts.count + excluded.count
+        ON CONFLICT (signal, minutes, starts_at, bucket)
+            DO UPDATE SET count = signal_counts.count + excluded.count
         """
     )
 )
 
 
-def _add_objective_counts(session: Session, counts: Mapping[tuple[str, int, datetime, int], int]) -> None:
+def _add_signal_counts(session: Session, counts: Mapping[tuple[str, int, datetime, int], int]) -> None:
     if counts:
         ordered = sorted(counts.items())
-        _ADD_OBJECTIVE_COUNTS.run(
+        _ADD_SIGNAL_COUNTS.run(
             session,
             names=[key[0] for key, _ in ordered],
             minutes=[key[1] for key, _ in ordered],
@@ -120,9 +133,7 @@ def purge_counts(database: Database, *, now: datetime) -> int:
     """Delete counts that no window needs any more, and return the number of deleted rows."""
     expired = (
         *(
-            delete(ObjectiveCount).where(
-                ObjectiveCount.minutes == minutes, ObjectiveCount.starts_at < now - kept
-            )
+            delete(SignalCount).where(SignalCount.minutes == minutes, SignalCount.starts_at < now - kept)
             for minutes, kept in ((1, MINUTES_KEPT), (60, HOURS_KEPT))
         ),
         delete(DailyCount).where(DailyCount.day < (now - _DAYS_KEPT).date()),
@@ -147,20 +158,20 @@ def list_daily_counts(session: Session, *, kind: str, since: date) -> list[Daily
 
 
 def sum_counts(
-    session: Session, *, objective: str, minutes: int, since: datetime, until: datetime
+    session: Session, *, signal: str, minutes: int, since: datetime, until: datetime
 ) -> Mapping[int, int]:
     """Return the number of events by bucket.
 
     :param minutes: the length of the summed periods: 1 or 60
     """
     rows = session.execute(
-        select(ObjectiveCount.bucket, func.sum(ObjectiveCount.count))
+        select(SignalCount.bucket, func.sum(SignalCount.count))
         .where(
-            ObjectiveCount.objective == objective,
-            ObjectiveCount.minutes == minutes,
-            ObjectiveCount.starts_at >= since,
-            ObjectiveCount.starts_at < until,
+            SignalCount.signal == signal,
+            SignalCount.minutes == minutes,
+            SignalCount.starts_at >= since,
+            SignalCount.starts_at < until,
         )
-        .group_by(ObjectiveCount.bucket)
+        .group_by(SignalCount.bucket)
     )
     return {bucket: int(number) for bucket, number in rows}

@@ -478,6 +478,11 @@ class Settings:
         "", "The DSN of the error tracker (Sentry). Empty means no error tracking.", secret=True
     )
     build_revision: str = _setting("unknown", "The source revision of this build.")
+    scale_hook_url: str = _setting(
+        "",
+        "The URL that gets a POST with `queue` and `workers` when a queue needs a second worker. Empty means no hook.",
+        parse=_parse_http_url,
+    )
     probe_percent: int = _setting(
         100,
         "The time-outs of the health probes in percent of the standard times of 4 and 5 seconds.",

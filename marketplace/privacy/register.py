@@ -376,7 +376,7 @@ NOT_PERSONAL: Mapping[str, str] = {
                 "analytics_progress",
                 "queue_counts",
             ),
-            *("objective_counts", "daily_counts", "signal_batches"),
+            *("signal_counts", "daily_counts", "signal_batches"),
         ),
         "Counts without people.",
     ),

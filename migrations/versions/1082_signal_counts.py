@@ -12,20 +12,20 @@ def upgrade() -> None:
     """Create the tables."""
     op.execute(
         """
-        CREATE TABLE objective_counts (
-            objective text,
+        CREATE TABLE signal_counts (
+            signal text,
             minutes bigint,
             starts_at timestamptz,
             bucket bigint,
             count bigint NOT NULL,
-            CONSTRAINT pk_objective_counts PRIMARY KEY (objective, minutes, starts_at, bucket),
-            CONSTRAINT ck_objective_counts_minutes CHECK (minutes IN (1, 60)),
-            CONSTRAINT ck_objective_counts_count CHECK (count > 0)
+            CONSTRAINT pk_signal_counts PRIMARY KEY (signal, minutes, starts_at, bucket),
+            CONSTRAINT ck_signal_counts_minutes CHECK (minutes IN (1, 60)),
+            CONSTRAINT ck_signal_counts_count CHECK (count > 0)
         );
-        COMMENT ON COLUMN objective_counts.minutes IS 'Length of the period: 1 or 60';
-        COMMENT ON COLUMN objective_counts.bucket IS
-            'Index of the latency bucket; -1 for good and -2 for bad events';
-        CREATE INDEX ix_objective_counts_starts_at ON objective_counts (starts_at);
+        COMMENT ON COLUMN signal_counts.minutes IS 'Length of the period: 1 or 60';
+        COMMENT ON COLUMN signal_counts.bucket IS
+            'Index of the latency bucket; -1 for counts and good events, -2 for bad events';
+        CREATE INDEX ix_signal_counts_starts_at ON signal_counts (starts_at);
         CREATE TABLE daily_counts (
             kind text,
             day date,
@@ -45,4 +45,4 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Drop the tables."""
-    op.execute("DROP TABLE signal_batches, daily_counts, objective_counts")
+    op.execute("DROP TABLE signal_batches, daily_counts, signal_counts")

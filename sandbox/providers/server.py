@@ -37,6 +37,7 @@ from sandbox.providers.inbox.app import create_app as create_inbox_app
 from sandbox.providers.inbox.context import Inbox
 from sandbox.providers.inbox.mail import MailServer
 from sandbox.providers.inbox.service_account import make_service_account, process_key
+from sandbox.providers.scale import SCALE_FOLDER, create_app as create_scale_app
 from sandbox.providers.sms.app import create_app as create_sms_app
 from sandbox.providers.sms.context import SmsGateway
 from sandbox.providers.store import Store
@@ -199,6 +200,7 @@ class ProvidersServer:
         self.ai_url = f"{self.url}/ai"
         self.chat_url = f"{self.url}/chat"
         self.sms_url = f"{self.url}/sms"
+        self.scale_url = f"{self.url}/scale/workers"
         self.chat = Chat(hang_seconds=hang_seconds, stopping=self._stopping)
         self.ai = AiProvider(key=ai_key, hang_seconds=hang_seconds, stopping=self._stopping)
         self.sms = SmsGateway(key=sms_key, hang_seconds=hang_seconds, stopping=self._stopping)
@@ -259,6 +261,7 @@ class ProvidersServer:
                         "/chat": create_chat_app(self.chat),
                         "/sms": create_sms_app(self.sms),
                         "/inbox": create_inbox_app(self.inbox, self.sms),
+                        "/scale": create_scale_app(data / SCALE_FOLDER),
                     },
                 )
             )

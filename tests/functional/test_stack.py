@@ -1,5 +1,6 @@
 """Embedded stack: start, sharing of a machine, recovery from failures, and clean stop."""
 
+import json
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import boto3
 import psutil
@@ -126,6 +128,33 @@ def kill_and_wait(stack: Stack, *names: str) -> None:
     assert wait_until(recovered, timeout_seconds=START_SECONDS), stack.text()
     for name in names:
         assert re.search(rf"{name} +ended \(killed by SIGKILL\); restart 1 of 5", stack.text()), stack.text()
+
+
+def test_stalled_queue_gets_a_second_worker(running: Stack) -> None:
+    """The first worker hangs. The check runs in another worker every 30 seconds."""
+    frozen, second = running.services()["worker-ai-moderation"], "worker-ai-moderation-2"
+    os.kill(frozen, signal.SIGSTOP)
+    try:
+        with database(running) as cursor:
+            cursor.execute(
+                "INSERT INTO outbox_events (queue, topic, payload, due_at, created_at)"
+                " SELECT 'ai-moderation', 'product.screen', %s, at, at"
+                " FROM (SELECT now() - interval '3 minutes' AS at) earlier RETURNING id",
+                (json.dumps({"productId": str(uuid4())}),),
+            )
+            [row_id] = cursor.fetchone()
+            assert wait_until(lambda: second in running.services(), timeout_seconds=60), running.text()
+
+            def is_done() -> bool:
+                cursor.execute("SELECT done_at IS NOT NULL FROM outbox_events WHERE id = %s", (row_id,))
+                return bool(cursor.fetchone()[0])
+
+            assert wait_until(is_done, timeout_seconds=START_SECONDS), running.text()
+            assert wait_until(lambda: second not in running.services(), timeout_seconds=60), running.text()
+            cursor.execute("SELECT subject, resolution FROM alerts WHERE identifier = 'QUEUE_STALL'")
+            assert cursor.fetchall() == [("queue:ai-moderation", "rule")]
+    finally:
+        os.kill(frozen, signal.SIGCONT)
 
 
 def upload(stack: Stack, content: bytes) -> requests.Response:

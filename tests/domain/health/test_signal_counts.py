@@ -40,7 +40,7 @@ def sums(database: Database, objective: str, *, minutes: int = 1, hours: int = 1
         return dict(
             signal_counts.sum_counts(
                 session,
-                objective=objective,
+                signal=objective,
                 minutes=minutes,
                 since=NOW - timedelta(hours=hours),
                 until=NOW + timedelta(hours=hours),

@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 import random
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -14,7 +15,9 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from blueprints.areas import AREAS
+from marketplace.infra.cache import Cache
 from marketplace.infra.db import Database
+from marketplace.kernel.signals import COUNT, RECORDER, Key
 from marketplace.services import Services
 from marketplace.webhooks import inbox
 from tests.support.checked_client import checked_app
@@ -335,3 +338,35 @@ class TestNetworksOfTheGateway:
             assert answer.status_code == 200, answer.text
         else:
             assert "this address" in assert_problem(answer, 403, "AUTH_FORBIDDEN")["detail"]
+
+
+class TestBarredAddresses:
+    """An address with many wrong signatures is refused without further work. Right signatures are always accepted."""
+
+    @pytest.fixture
+    def strict(self, paying_services: Services) -> FlaskClient:
+        settings = replace(paying_services.settings, rate_limit_scale=1, trusted_proxy_hops=1)
+        return checked_app(replace(paying_services, settings=settings), AREAS).test_client()
+
+    def send(self, strict: FlaskClient, address: str, body: bytes, signature: str) -> int:
+        headers = {HEADER: signature, "X-Forwarded-For": address}
+        return strict.post(WEBHOOK, data=body, headers=headers).status_code
+
+    def test_sixth_wrong_signature_is_refused_by_address(self, strict: FlaskClient) -> None:
+        network = f"2001:db8:{uuid4().hex[:4]}:{uuid4().hex[:4]}"
+        RECORDER.take()
+        answers = [self.send(strict, f"{network}::{number}", BODY, "x") for number in range(1, 8)]
+
+        assert answers == [401] * 5 + [403] * 2
+        assert RECORDER.take()[Key("webhook_rejected", "gateway", COUNT)] == 7
+        assert self.send(strict, f"{network}::9", BODY, SIGNATURE) == 200
+        assert self.send(strict, "2001:db9::1", BODY, "x") == 401
+
+    def test_without_the_cache_no_address_is_barred(self, paying_services: Services) -> None:
+        services = replace(
+            paying_services,
+            settings=replace(paying_services.settings, rate_limit_scale=1),
+            cache=Cache("redis://127.0.0.1:9/0"),
+        )
+        client = checked_app(services, AREAS).test_client()
+        assert [deliver(client, BODY, "x").status_code for _ in range(7)] == [401] * 7
