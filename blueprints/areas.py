@@ -21,7 +21,7 @@ from blueprints.catalog.search import routes as search
 from blueprints.chat import routes as chat
 from blueprints.disputes import evidence_routes as dispute_evidence, routes as disputes
 from blueprints.functions import routes as functions
-from blueprints.health import routes as health
+from blueprints.health import objective_routes, routes as health
 from blueprints.http import ContractBlueprint
 from blueprints.http.contract import Contract
 from blueprints.notifications import devices, routes as notifications
@@ -119,6 +119,8 @@ AREAS: tuple[ContractBlueprint, ...] = (
     platform.status_area,
     csp_routes.csp_area,
     health.area,
+    objective_routes.objective_area,
+    objective_routes.timing_area,
     receiving.functions_area,
     functions.area,
 )

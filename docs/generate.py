@@ -19,6 +19,8 @@ from blueprints.http.documentation.operations import documented_limit, documente
 from blueprints.http.documentation.responses import error_meaning, error_status
 from marketplace.alerts.kinds import ALERT_KINDS
 from marketplace.catalog import states as catalog_states
+from marketplace.health.budgets import BURN_RULES
+from marketplace.health.objectives import OBJECTIVES
 from marketplace.infra.settings import Settings, variable_name
 from marketplace.kernel.errors import CATALOG
 from marketplace.kernel.states import StateMachine
@@ -174,6 +176,28 @@ def _routes() -> str:
     )
 
 
+def _objectives() -> str:
+    return _table(
+        ("Name", "Objective", "Target", "Window"),
+        (
+            (
+                f"`{name}`",
+                objective.title + (f", {objective.threshold_ms} ms" if objective.threshold_ms else ""),
+                f"{100 * objective.target:g} %",
+                f"{objective.window.days} d",
+            )
+            for name, objective in OBJECTIVES.items()
+        ),
+    )
+
+
+def _burn_rules() -> str:
+    return _table(
+        ("Severity", "Times too fast", "Long window", "Short window"),
+        ((rule.severity, f"{rule.factor:g}", rule.long, rule.short) for rule in BURN_RULES),
+    )
+
+
 def _deprecated_routes() -> str:
     announced = [(contract, contract.deprecation) for contract in contracts() if contract.deprecation]
     if not announced:
@@ -232,6 +256,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "errors": _errors,
     "reasons": _reasons,
     "routes": _routes,
+    "objectives": _objectives,
+    "burn-rules": _burn_rules,
     "deprecated-routes": _deprecated_routes,
     "personal-tables": _personal_tables,
     "personal-keys": _personal_keys,

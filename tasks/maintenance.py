@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.audit import anchors, archives, partitions
 from marketplace.catalog import cache_tags
-from marketplace.health import monitors, signal_counts
+from marketplace.health import budgets, monitors, signal_counts
 from marketplace.idempotency import operations as idempotency
 from marketplace.infra import outbox
 from marketplace.infra.batches import run_in_batches
@@ -155,11 +155,12 @@ def store_signals(services: Services, _sweeper: QueueSweeper, now: datetime) -> 
     "check-signals",
     queue=queues.ESCROW_RECONCILIATION,
     schedule="every 30s",
-    purpose="Raise and resolve the alerts about requests, connections, webhooks and stalled queues",
+    purpose="Raise and resolve the alerts about requests, connections, webhooks, queues and objectives",
 )
 def check_signals(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
     """Check the monitored alerts, except the stall of the own queue."""
     services.database.in_transaction(monitors.check_signals, now=now)
+    services.database.in_transaction(budgets.check_burn_rates, now=now)
     others = tuple(name for name in queues.NAMES if name != queues.ESCROW_RECONCILIATION)
     return monitors.check_queues(
         services.database, services.cache, services.scale_hook, queues=others, now=now

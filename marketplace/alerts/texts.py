@@ -114,6 +114,19 @@ QUEUE_STALL = AlertTexts(
     ),
     resolution="Ends when no job of the queue has waited for more than two minutes.",
 )
+SLO_BURN = AlertTexts(
+    subject="a service objective",
+    meaning=(
+        "The error budget of the objective burns too fast: 14.4 times in an hour or in six hours (SEV-1), 6 times in"
+        " six hours (SEV-2), or faster than allowed for three days (SEV-3)."
+    ),
+    first_step=(
+        "1. Read the objective and its burn rates: `GET /api/admin/slo`. 2. Find the cause in `GET /health` and in the"
+        " logs of slow or failed requests. 3. If a release is the cause, start the version before. With little budget"
+        " left, release only repairs."
+    ),
+    resolution="Ends when no rule of the burn rates holds.",
+)
 GATEWAY_KEY_REFUSED = AlertTexts(
     subject="the payment gateway",
     meaning=(

@@ -13,7 +13,7 @@ import structlog
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from marketplace.alerts.kinds import AlertIdentifier
+from marketplace.alerts.kinds import AlertIdentifier, Severity
 from marketplace.alerts.models import Alert
 from marketplace.alerts.operations import raise_alert, repeat_messages, resolve_alert
 from marketplace.background.queues import fetch_queue_report
@@ -51,12 +51,16 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class MonitoredCondition:
-    """The result of a rule. The facts have counts only."""
+    """The result of a rule. The facts have counts only.
+
+    :ivar severity: none for the severity of the kind
+    """
 
     identifier: AlertIdentifier
     subject: str
     holds: bool
     facts: Mapping[str, Any]
+    severity: Severity | None = None
 
 
 def check_signals(session: Session, *, now: datetime) -> None:
@@ -71,12 +75,14 @@ def apply_condition(session: Session, condition: MonitoredCondition, *, now: dat
     if not condition.holds:
         resolve_alert(session, identifier=identifier, subject=subject, note=texts.CONDITION_ENDED, now=now)
         return
-    last_raised_at = session.scalar(
-        select(Alert.last_raised_at).where(
+    earlier = session.execute(
+        select(Alert.last_raised_at, Alert.severity).where(
             Alert.identifier == identifier, Alert.subject == subject, Alert.resolved_at.is_(None)
         )
-    )
-    if last_raised_at is not None and now - last_raised_at < REPEAT_AFTER:
+    ).first()
+    # The first severity in the order of texts is the most severe.
+    grows = earlier is not None and condition.severity is not None and condition.severity < earlier.severity
+    if earlier is not None and not grows and now - earlier.last_raised_at < REPEAT_AFTER:
         return
     alert_id = raise_alert(
         session,
@@ -85,8 +91,9 @@ def apply_condition(session: Session, condition: MonitoredCondition, *, now: dat
         title=texts.MONITOR_TITLES[identifier],
         facts=condition.facts,
         now=now,
+        severity=condition.severity,
     )
-    if last_raised_at is not None:
+    if earlier is not None:
         repeat_messages(session, alert_id=alert_id, now=now)
 
 

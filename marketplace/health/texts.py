@@ -10,4 +10,5 @@ MONITOR_TITLES = {
     "DB_POOL_SATURATED": "The database connections are almost used up",
     "PAYMENT_WEBHOOK_FAIL": "Many webhooks have a wrong signature",
     "QUEUE_STALL": "A background queue does not move",
+    "SLO_BURN": "The error budget of an objective burns too fast",
 }

@@ -293,6 +293,8 @@ OPERATION_IDS = {
     "GET /api/platform/halts": "listPayoutHalts",
     "GET /api/status": "getPlatformStatus",
     "POST /api/csp-report": "recordCspReport",
+    "GET /api/admin/slo": "listServiceObjectives",
+    "POST /api/page-timings": "recordPageTiming",
     "GET /health": "showDiagnostic",
     "GET /health/live": "checkLiveness",
     "GET /health/liveness": "checkProcessLiveness",

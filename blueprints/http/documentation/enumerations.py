@@ -26,7 +26,8 @@ from marketplace.disputes import (
     states as dispute_states,
 )
 from marketplace.disputes.evidence import files as evidence_files
-from marketplace.health import queries as health
+from marketplace.health import budgets, queries as health
+from marketplace.health.objectives import OBJECTIVES
 from marketplace.identity import permissions, preferences
 from marketplace.identity.queries import ACCOUNT_STATUSES, ROLES
 from marketplace.kernel.contact_detection import KIND_NAMES
@@ -218,6 +219,8 @@ _WORDS: dict[str, Iterable[str]] = {
     "ProposalAction": (proposal_states.APPROVE, proposal_states.REJECT),
     "PlatformComponent": health.COMPONENTS,
     "ComponentStatus": health.COMPONENT_STATUSES,
+    "ObjectiveName": OBJECTIVES,
+    "BudgetState": budgets.BUDGET_STATES,
     "ProbeStatus": ("ok", "operational", "degraded", "unavailable", "down"),
     "DependencyStatus": ("up", "degraded", "unavailable", "down"),
     "DiagnosticStatus": ("ok", "degraded"),

@@ -117,6 +117,7 @@ NOT_LISTINGS = {
     "/api/campuses",  # likewise
     "/api/campuses/<string:campus_id>/hubs",  # likewise
     "/api/csp-report",  # likewise
+    "/api/page-timings",  # likewise
     "/api/status",  # likewise
     "/api/privacy/signing-key",  # likewise
     "/api/notifications/unsubscribe",  # likewise
