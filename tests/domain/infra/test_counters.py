@@ -4,8 +4,8 @@ from uuid import uuid4
 
 import pytest
 
-from marketplace.infra import counters as module
 from marketplace.infra.cache import Cache, CacheDownError
+from marketplace.infra.signals import counters as module
 from marketplace.infra.signals.counters import Counters
 from marketplace.services import Services
 from tests.support.threads import at_once, unexpected_errors
