@@ -64,6 +64,8 @@ def _apply_batch(session: Session, *, batch_id: UUID, counted: Mapping[str, int]
     signals: defaultdict[tuple[str, int, datetime, int], int] = defaultdict(int)
     days: defaultdict[tuple[str, date, str], int] = defaultdict(int)
     for field, number in counted.items():
+        if number <= 0:
+            continue
         minute, key = parse_batch_field(field)
         at = datetime.fromtimestamp(minute * 60, UTC)
         if key.signal in DAILY_KINDS:

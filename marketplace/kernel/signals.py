@@ -37,9 +37,10 @@ class Recorder:
         self._counts: defaultdict[tuple[str, str, int], int] = defaultdict(int)
 
     def count(self, signal: str, label: str = "", number: int = 1) -> None:
-        """Add to a count."""
-        with self._lock:
-            self._counts[signal, label, COUNT] += number
+        """Add to a count. Zero adds nothing."""
+        if number:
+            with self._lock:
+                self._counts[signal, label, COUNT] += number
 
     def observe(self, signal: str, label: str, seconds: float) -> None:
         """Add a duration to a histogram."""

@@ -103,6 +103,19 @@ def test_counts_are_kept_while_the_cache_is_down(cache: Cache) -> None:
     assert recorder.take() == {Key("escrow", "", COUNT): 2, Key("first_token", "", BUCKETS_MS.index(400)): 1}
 
 
+def test_idle_pool_is_no_fault(database: Database, cache: Cache) -> None:
+    recorder = Recorder()
+    recorder.count("pool", "used", 0)
+    recorder.count("pool", "maximum", 20)
+    assert send(cache, recorder) == 1
+    signal_counters(cache).add({"pool|-1|used": 0}, batch_prefix=f"{MINUTE}|")
+
+    assert signal_counts.store_counts(database, cache, now=NOW) == 1
+
+    assert sums(database, signal_counts.POOL_USED) == {}
+    assert sums(database, signal_counts.POOL_MAXIMUM) == {COUNT: 20}
+
+
 def test_daily_labels_are_limited(database: Database, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal_counts, "MAX_LABELS_PER_DAY", 3)
     recorder = Recorder()
