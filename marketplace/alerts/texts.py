@@ -92,12 +92,12 @@ PAYMENT_WEBHOOK_FAIL = AlertTexts(
     subject="webhooks of a provider",
     meaning=(
         "More than five webhooks in five minutes had a wrong signature. Addresses that send many are barred."
-        " Somebody tries to forge payments, or the signing secret has changed."
+        " Either the signing secret has changed, or a stranger sends forged events."
     ),
     first_step=(
-        "1. Find `security verification` in the provider's dashboard: does the signing secret equal"
-        " `GATEWAY_SECRET_KEY` or `MESSAGING_APP_SECRET`? 2. If it does, find the addresses in the proxy's log and"
-        " block them there. 3. If it does not, correct the setting. The provider delivers the events again."
+        "1. Compare the signing secret in the provider's dashboard with `GATEWAY_SECRET_KEY` or"
+        " `MESSAGING_APP_SECRET`. 2. If they are equal, find the addresses in the proxy's log and block them there."
+        " 3. If they differ, correct the setting. The provider delivers the events again."
     ),
     resolution="Ends when at most five webhooks of five minutes have a wrong signature.",
 )

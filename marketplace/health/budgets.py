@@ -5,7 +5,7 @@ that of chapter 5 of the Site Reliability Workbook: an alert needs a long and a 
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any, Literal
@@ -133,11 +133,16 @@ _SUM_WINDOWS = Statement(
 )
 
 
-def tally_windows(session: Session, *, now: datetime) -> dict[str, dict[str, Tally]]:
-    """Return the events of each objective in each window, in a single query."""
+def tally_windows(session: Session, *, names: Collection[str], now: datetime) -> dict[str, dict[str, Tally]]:
+    """Return the events of each objective in each window, in a single query.
+
+    :param names: the windows
+    """
     windows = [
-        *((name, 1, now - length) for name, length in _MINUTES.items()),
-        *((name, 60, now - length) for name, length in _HOURS.items()),
+        (name, minutes, now - lengths[name])
+        for minutes, lengths in ((1, _MINUTES), (60, _HOURS))
+        for name in lengths
+        if name in names
     ]
     sums: defaultdict[tuple[str, str], dict[int, int]] = defaultdict(dict)
     for row in _SUM_WINDOWS.all(
@@ -145,7 +150,7 @@ def tally_windows(session: Session, *, now: datetime) -> dict[str, dict[str, Tal
         names=[name for name, _, _ in windows],
         lengths=[minutes for _, minutes, _ in windows],
         starts=[since for _, _, since in windows],
-        earliest=now - _HOURS["30d"],
+        earliest=min(since for _, _, since in windows),
         signals=list(OBJECTIVES),
     ):
         sums[row["signal"], row["width"]][row["bucket"]] = row["number"]
@@ -173,7 +178,7 @@ _SUM_DAYS = Statement(
 
 def report_objectives(session: Session, *, now: datetime) -> list[ObjectiveReport]:
     """Report all objectives with budgets, burn rates and the last 30 days, in two queries."""
-    windows = tally_windows(session, now=now)
+    windows = tally_windows(session, names=(*_MINUTES, *_HOURS), now=now)
     days: defaultdict[tuple[str, date], dict[int, int]] = defaultdict(dict)
     for row in _SUM_DAYS.all(session, earliest=now - _HOURS["30d"], signals=list(OBJECTIVES)):
         days[row["signal"], row["day"]][row["bucket"]] = row["number"]
@@ -199,7 +204,7 @@ def check_burn_rates(session: Session, *, now: datetime) -> int:
     :return: the number of objectives that burn too fast
     """
     burning = 0
-    for name, tallies in tally_windows(session, now=now).items():
+    for name, tallies in tally_windows(session, names=BURN_WINDOWS, now=now).items():
         objective = OBJECTIVES[name]
         rule = find_burn_rule(objective, tallies)
         facts: dict[str, Any] = {"objective": objective.title}
