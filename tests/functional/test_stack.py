@@ -34,7 +34,7 @@ from tests.support.generated_clients import (
     save_document,
     without_casts,
 )
-from tests.support.installation import PROJECT, query
+from tests.support.installation import PROJECT, marketplace, query
 from tests.support.ports import free_port
 from tests.support.sample_images import photo
 from tests.support.servers import Addresses, create_database, drop_database
@@ -130,8 +130,13 @@ def kill_and_wait(stack: Stack, *names: str) -> None:
         assert re.search(rf"{name} +ended \(killed by SIGKILL\); restart 1 of 5", stack.text()), stack.text()
 
 
+def check_signals(stack: Stack) -> None:
+    done = marketplace("periodic", "run", "check-signals", environment=stack.variables())
+    assert done.returncode == 0, done.stderr
+
+
 def test_stalled_queue_gets_a_second_worker(running: Stack) -> None:
-    """The first worker hangs. The check runs in another worker every 30 seconds."""
+    """The first worker hangs. The task runs every 30 seconds too."""
     frozen, second = running.services()["worker-ai-moderation"], "worker-ai-moderation-2"
     os.kill(frozen, signal.SIGSTOP)
     try:
@@ -143,6 +148,7 @@ def test_stalled_queue_gets_a_second_worker(running: Stack) -> None:
                 (json.dumps({"productId": str(uuid4())}),),
             )
             [row_id] = cursor.fetchone()
+            check_signals(running)
             assert wait_until(lambda: second in running.services(), timeout_seconds=60), running.text()
 
             def is_done() -> bool:
@@ -150,6 +156,7 @@ def test_stalled_queue_gets_a_second_worker(running: Stack) -> None:
                 return bool(cursor.fetchone()[0])
 
             assert wait_until(is_done, timeout_seconds=START_SECONDS), running.text()
+            check_signals(running)
             assert wait_until(lambda: second not in running.services(), timeout_seconds=60), running.text()
             cursor.execute("SELECT subject, resolution FROM alerts WHERE identifier = 'QUEUE_STALL'")
             assert cursor.fetchall() == [("queue:ai-moderation", "rule")]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from blueprints.areas import AREAS
+from blueprints.health.routes import area
 from marketplace.infra.settings import Settings
 from marketplace.services import Services
 from tests.support.checked_client import checked_app
@@ -44,7 +44,7 @@ class Site:
         made = Services.from_settings(settings, application_name="probes")
         self.stack.callback(made.database.close)
         made.storage.signed_link(bucket="marketplace-private", key="x", seconds=1)  # loads the large library
-        return checked_app(replace(made, clock=MovableClock()), AREAS).test_client()
+        return checked_app(replace(made, clock=MovableClock()), [area]).test_client()
 
     def diagnose(self, **changes: Any) -> dict[str, Any]:
         answer = self.client(**changes).get("/health")
