@@ -97,11 +97,14 @@ class SignalSender:
 
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.wait(INTERVAL_SECONDS):
-            for sample in self._samples:
-                sample()
             self._send()
 
     def _send(self) -> None:
+        try:
+            for sample in self._samples:
+                sample()
+        except Exception as error:  # noqa: BLE001 - a sample never stops the sending
+            _log.warning("state not sampled", error=type(error).__name__)
         try:
             send_counts(self._cache, minute=int(time.time()) // 60)
         except Exception as error:  # noqa: BLE001 - counts never stop a process

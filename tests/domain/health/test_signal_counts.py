@@ -1,5 +1,6 @@
 """Counts of all processes: recorded, sent to the cache, and stored for the objectives and the days."""
 
+import threading
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from uuid import uuid4
@@ -10,6 +11,7 @@ from marketplace.health import signal_counts
 from marketplace.health.objectives import BAD, GOOD, OBJECTIVES
 from marketplace.infra.cache import Cache
 from marketplace.infra.db import Database
+from marketplace.infra.signals import sending
 from marketplace.infra.signals.sending import SignalSender, read_totals, send_counts, signal_counters
 from marketplace.kernel.signals import BUCKETS_MS, COUNT, RECORDER, Key, Recorder
 from marketplace.services import Services
@@ -155,8 +157,7 @@ def test_old_counts_are_deleted(database: Database, cache: Cache) -> None:
 
 
 def test_sender_sends_the_last_counts_at_its_end(cache: Cache) -> None:
-    samples: list[int] = []
-    sender = SignalSender(cache, samples=(lambda: samples.append(1),))
+    sender = SignalSender(cache)
     sender.start()
     sender.start()
     label = uuid4().hex
@@ -165,6 +166,25 @@ def test_sender_sends_the_last_counts_at_its_end(cache: Cache) -> None:
     sender.stop()
 
     assert read_totals(cache)[Key("test", label, COUNT)] == 1
+
+
+def test_failed_sample_does_not_end_the_sending(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "INTERVAL_SECONDS", 0.01)
+    sampled = threading.Semaphore(0)
+
+    def fail() -> None:
+        sampled.release()
+        raise RuntimeError("no pool")
+
+    sender, label = SignalSender(cache, samples=(fail,)), uuid4().hex
+    sender.start()
+    assert sampled.acquire(timeout=60)
+    RECORDER.count("test", label)
+    # The second later sample begins after the counts before the first were sent.
+    assert all(sampled.acquire(timeout=60) for _ in range(2))
+
+    assert read_totals(cache)[Key("test", label, COUNT)] == 1
+    sender.stop()
 
 
 def test_thresholds_of_the_objectives_are_bounds_of_the_histogram() -> None:
