@@ -117,7 +117,7 @@ def drop_expired_partitions(
         last_month = (partition.ends_at.astimezone(UTC).date() - timedelta(days=1)).replace(day=1)
         with database.reading() as session:
             if session.get(AuditArchive, last_month) is None:
-                continue  # no row is that old
+                continue  # not archived yet, or without rows
             kept = session.scalars(
                 select(AuditArchive).where(
                     AuditArchive.month <= last_month, AuditArchive.dropped_at.is_(None)
