@@ -359,7 +359,8 @@ class TestBarredAddresses:
 
         assert answers == [401] * 5 + [403] * 2
         assert RECORDER.take()[Key("webhook_rejected", "gateway", COUNT)] == 7
-        assert self.send(strict, f"{network}::9", BODY, SIGNATURE) == 200
+        signed = some_event()
+        assert self.send(strict, f"{network}::9", signed, sign(signed)) == 200
         assert self.send(strict, "2001:db9::1", BODY, "x") == 401
 
     def test_without_the_cache_no_address_is_barred(self, paying_services: Services) -> None:
