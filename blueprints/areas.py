@@ -21,7 +21,7 @@ from blueprints.catalog.search import routes as search
 from blueprints.chat import routes as chat
 from blueprints.disputes import evidence_routes as dispute_evidence, routes as disputes
 from blueprints.functions import routes as functions
-from blueprints.health import objective_routes, routes as health
+from blueprints.health import incident_routes, objective_routes, routes as health, status_routes
 from blueprints.http import ContractBlueprint
 from blueprints.http.contract import Contract
 from blueprints.notifications import devices, routes as notifications
@@ -116,9 +116,10 @@ AREAS: tuple[ContractBlueprint, ...] = (
     campuses.shift_area,
     campuses.holiday_area,
     platform.area,
-    platform.status_area,
+    status_routes.status_area,
     csp_routes.csp_area,
     health.area,
+    incident_routes.incident_area,
     objective_routes.objective_area,
     objective_routes.timing_area,
     receiving.functions_area,

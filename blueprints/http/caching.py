@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -102,6 +102,23 @@ def get_or_compute_content(
     with contextlib.suppress(CacheDownError):
         cache.store(content_key=key, version=lookup.version, content=content, ttl_seconds=ttl_seconds)
     return content
+
+
+def compute_shared(
+    context: Context, *, key: str, tags: Sequence[str], ttl_seconds: int, compute: Callable[[], bytes]
+) -> bytes:
+    """Return content for a view without contract from the cache, or compute and store the content.
+
+    :param key: the key of the content, which no route has
+    :param tags: dependencies of the content
+    """
+    lookup = None
+    with contextlib.suppress(CacheDownError):
+        lookup = context.services.cache.look_up(window=None, content_key=key, tags=tags)
+    content = get_or_compute_content(
+        context, key=key, lookup=lookup, ttl_seconds=ttl_seconds, compute=lambda: (compute(), b"")
+    )
+    return content.split(_SEPARATOR, 2)[2]
 
 
 def _wait_for_content(cache: Cache, key: str, version: str) -> bytes | None:

@@ -70,6 +70,7 @@ _PARAMETERS: Final[dict[str, SharedDoc]] = {
     "slug": SharedDoc("Address of the store.", "amaras-lamps"),
     "appeal_id": SharedDoc("Id of the appeal.", demo_ids.APPEAL),
     "case_id": SharedDoc("Id of the reported content's case.", demo_ids.REPORT_CASE),
+    "incident_id": SharedDoc("Id of the incident.", demo_ids.INCIDENT),
     "alert_id": SharedDoc("Id of the alert.", OTHER_ID),
     "proposal_id": SharedDoc("Id of the proposal.", demo_ids.PROPOSAL),
     "gateway": SharedDoc("Name of the gateway in the configured webhook address.", "gateway"),

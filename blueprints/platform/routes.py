@@ -1,4 +1,4 @@
-"""Routes of the platform: proposals, payout halts and status."""
+"""Routes of the platform: proposals and payout halts."""
 
 from typing import Any
 from uuid import UUID
@@ -6,24 +6,20 @@ from uuid import UUID
 from blueprints.http import (
     PROPOSAL_STAFF,
     PROPOSAL_STAFF_AAL2,
-    PUBLIC,
     STAFF,
     Context,
     ContractBlueprint,
     CursorQuery,
-    ProcessGroup,
     SharedLimit,
 )
 from blueprints.platform.schemas import (
     CreateProposal,
     PayoutHaltView,
-    PlatformStatus,
     Proposal,
     ProposalQuery,
     ProposalRow,
     RejectProposal,
 )
-from marketplace.health import queries as health
 from marketplace.kernel.errors import (
     ConflictOfInterestError,
     PermissionRequiredError,
@@ -33,11 +29,10 @@ from marketplace.kernel.errors import (
 from marketplace.kernel.paging import Page, TablePage
 from marketplace.kernel.states import IllegalTransitionError
 from marketplace.ledger.operations import InsufficientFundsError
-from marketplace.platform import cache_tags, halts
+from marketplace.platform import halts
 from marketplace.proposals import operations, policy, queries
 
 area = ContractBlueprint("platform", "/api/platform", "Platform changes that require two officers")
-status_area = ContractBlueprint("status", "/api/status", "Status of the service")
 
 
 @area.post(
@@ -137,12 +132,3 @@ def list_payout_halts(ctx: Context, query: dict[str, Any]) -> Page:
 
 def _proposal_view(ctx: Context, proposal_id: UUID) -> queries.ProposalDetail:
     return queries.show_proposal(ctx.session, proposal_id=proposal_id, caller=ctx.user, now=ctx.now)
-
-
-@status_area.get(
-    "", auth=PUBLIC, limit=SharedLimit.CALLER_TIER, reply=PlatformStatus, cache=30, tags=(cache_tags.STATUS,),
-    phased=True, group=ProcessGroup.API,
-)  # fmt: skip
-def get_platform_status(ctx: Context) -> dict[str, Any]:
-    """Get the status of the service: maintenance, components and features."""
-    return health.fetch_service_status(ctx.services.database, ctx.services.cache, now=ctx.now)

@@ -19,7 +19,6 @@ from blueprints.http.fields import (
     Uuid,
     sort_choice,
 )
-from marketplace.health import queries as health
 from marketplace.kernel import demo_ids
 from marketplace.platform.fees import FEES
 from marketplace.proposals import queries, states
@@ -247,46 +246,6 @@ class PayoutHaltView(Identified):
     proposal_id = Uuid(
         required=True, allow_none=True, metadata=doc("The proposal that resumed payouts.", demo_ids.PROPOSAL)
     )
-
-
-class MaintenanceState(Schema):
-    """The state of maintenance."""
-
-    active = fields.Boolean(required=True, metadata=doc("Whether maintenance is on.", False))
-    message = fields.String(
-        required=True, allow_none=True, metadata=doc("Message for users; null without a message.", None)
-    )
-    until = Timestamp(
-        required=True, allow_none=True, metadata=doc("Planned end; null without a known end.", None)
-    )
-
-
-class ServiceComponent(Schema):
-    """A component of the service with its status."""
-
-    name = Choice(*health.COMPONENTS, required=True, metadata=doc("Name of the component.", "payments"))
-    status = Choice(
-        *health.COMPONENT_STATUSES, required=True, metadata=doc("Status of the component.", "operational")
-    )
-
-
-class PlatformStatus(Schema):
-    """The public status of the service."""
-
-    status = Choice(
-        *health.COMPONENT_STATUSES,
-        health.MAINTENANCE,
-        required=True,
-        metadata=doc("Worst status of the components, or maintenance.", "operational"),
-    )
-    maintenance = fields.Nested(MaintenanceState, required=True, metadata=doc("State of maintenance."))
-    components = fields.List(
-        fields.Nested(ServiceComponent), required=True, metadata=doc("Components of the service.")
-    )
-    features = fields.Dict(
-        keys=fields.String(), values=fields.Boolean(), required=True,
-        metadata=doc("The state of each feature: true if on.", {"checkout": True}),
-    )  # fmt: skip
 
 
 class CspReceipt(Schema):

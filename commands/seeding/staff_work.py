@@ -1,4 +1,4 @@
-"""Work of the staff: a proposal, a staged payout batch, a reconciliation and an event of the gateway."""
+"""Work of the staff: a proposal, a payout batch, a reconciliation, an event of the gateway and an incident."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -8,6 +8,8 @@ from sqlalchemy.orm import Session
 from commands.seeding.loading import fixed_ids
 from commands.seeding.people import STORES
 from marketplace.audit.operations import Act
+from marketplace.health.incidents import open_incident
+from marketplace.health.models import Incident
 from marketplace.kernel import demo_ids
 from marketplace.kernel.demo_ids import SeededKind
 from marketplace.ledger.queries import fetch_balances_by_kind
@@ -25,6 +27,7 @@ _PAID_STORE = STORES[1]
 _KINDS = {
     PlatformProposal: SeededKind.PROPOSAL,
     PayoutBatch: SeededKind.PAYOUT_BATCH,
+    Incident: SeededKind.INCIDENT,
 }
 # The service ignores events of this type.
 _EVENT_BODY = b'{"event":"subscription.create","data":{"id":7001,"status":"active"}}'
@@ -40,6 +43,8 @@ def load_staff_work(session: Session, *, now: datetime) -> int:
     balances = fetch_balances_by_kind(session)
     if session.get(PlatformProposal, demo_ids.PROPOSAL) is None:
         missing.append(_file_proposal)
+    if session.get(Incident, demo_ids.INCIDENT) is None:
+        missing.append(_announce_incident)
     if session.get(InboxEvent, demo_ids.WEBHOOK) is None:
         missing.append(_receive_event)
     if balances.get("vendor_payable") and session.get(PayoutBatch, demo_ids.PAYOUT_BATCH) is None:
@@ -60,6 +65,17 @@ def _file_proposal(session: Session, now: datetime) -> None:
         kind="fee",
         payload={"key": "service_fee_minor", "value": 15_000},
         reason="Card fees rose this year.",
+    )
+
+
+def _announce_incident(session: Session, now: datetime) -> None:
+    open_incident(
+        session,
+        act=Act("admin", now, user_id=demo_ids.ADMIN),
+        title="Bank transfers arrive late",
+        impact="minor",
+        components=[],
+        message="Payments by bank transfer arrive up to an hour late. Card payments are not affected.",
     )
 
 

@@ -1,12 +1,12 @@
-"""Tables of counts of the service: for the service objectives, and per day."""
+"""Tables of the health area: counts for the service objectives and per day, and incidents."""
 
 from datetime import date, datetime
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, Index
+from sqlalchemy import CheckConstraint, ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
-from marketplace.infra.db import Base
+from marketplace.infra.db import Base, Entity
 
 
 class SignalCount(Base):
@@ -49,3 +49,36 @@ class SignalBatch(Base):
 
     id: Mapped[UUID] = mapped_column(primary_key=True)
     applied_at: Mapped[datetime]
+
+
+class Incident(Entity):
+    """A fault that staff announce on the status page, with the affected components."""
+
+    __tablename__ = "incidents"
+    __table_args__ = (
+        CheckConstraint("impact IN ('minor', 'major', 'critical')", name="impact"),
+        CheckConstraint("components <@ ARRAY['database', 'cache', 'payments', 'payouts']", name="components"),
+        CheckConstraint("resolved_at >= started_at", name="resolved"),
+        Index("ix_incidents_started_at", "started_at", "id"),
+    )
+
+    title: Mapped[str]
+    impact: Mapped[str]
+    components: Mapped[list[str]]
+    started_at: Mapped[datetime]
+    resolved_at: Mapped[datetime | None]
+
+
+class IncidentNote(Entity):
+    """A public note about an incident, with the status from then on."""
+
+    __tablename__ = "incident_notes"
+    __table_args__ = (
+        CheckConstraint("status IN ('investigating', 'identified', 'monitoring', 'resolved')", name="status"),
+    )
+
+    incident_id: Mapped[UUID] = mapped_column(ForeignKey("incidents.id"), index=True)
+    status: Mapped[str]
+    message: Mapped[str]
+    author_id: Mapped[UUID] = mapped_column(ForeignKey("profiles.id"), index=True)
+    created_at: Mapped[datetime]

@@ -8,6 +8,7 @@ from sqlalchemy import select
 
 from marketplace.alerts.kinds import AlertIdentifier
 from marketplace.alerts.queries import list_open_subjects
+from marketplace.health import incidents
 from marketplace.infra.cache import Cache, CacheDownError
 from marketplace.infra.db import Database
 from marketplace.infra.settings import SettingsError
@@ -56,7 +57,7 @@ def _is_cache_available(cache: Cache) -> bool:
 
 
 def fetch_service_status(database: Database, cache: Cache, *, now: datetime) -> dict[str, Any]:
-    """Fetch the maintenance state, the enabled features and the status of each component.
+    """Fetch the maintenance state, the enabled features, the status of each component and the incidents.
 
     Without the database, the components that need the database are reported as ``down``.
     """
@@ -65,6 +66,7 @@ def fetch_service_status(database: Database, cache: Cache, *, now: datetime) -> 
         # Without the cache the service is only slower.
         components["cache"] = DEGRADED
     maintenance, features = Maintenance(active=False), read_features({})
+    shown: list[incidents.IncidentReport] = []
     try:
         with database.reading() as session:
             settings = fetch_platform_settings(session)
@@ -75,12 +77,18 @@ def fetch_service_status(database: Database, cache: Cache, *, now: datetime) -> 
                 components["payments"] = DEGRADED
             if are_payouts_halted(session):
                 components["payouts"] = DEGRADED
+            shown = incidents.list_shown_incidents(session, now=now)
     except (ServiceUnavailableError, SettingsError):
         components |= dict.fromkeys(("database", "payments", "payouts"), DOWN)
+    for incident in (report.incident for report in shown if report.incident.resolved_at is None):
+        announced = DOWN if incident.impact == incidents.CRITICAL else DEGRADED
+        for name in incident.components:
+            components[name] = max(components[name], announced, key=COMPONENT_STATUSES.index)
     worst = max(components.values(), key=COMPONENT_STATUSES.index)
     return {
         "status": MAINTENANCE if maintenance.active and worst != DOWN else worst,
         "maintenance": maintenance,
         "components": [{"name": name, "status": state} for name, state in components.items()],
         "features": features,
+        "incidents": shown,
     }

@@ -12,3 +12,29 @@ MONITOR_TITLES = {
     "QUEUE_STALL": "A background queue does not move",
     "SLO_BURN": "The error budget of an objective burns too fast",
 }
+
+# Incidents
+INCIDENT_NOT_FOUND = "Incident not found."
+INCIDENT_RESOLVED = "This incident is resolved. Open a new incident."
+
+# The status page
+STATUS_HEADLINES = {
+    "operational": "Everything works",
+    "degraded": "Some parts have problems",
+    "down": "The marketplace does not work at the moment",
+    "maintenance": "Maintenance",
+}
+COMPONENT_TITLES = {
+    "database": "Shop and orders",
+    "cache": "Speed",
+    "payments": "Payments",
+    "payouts": "Payouts to vendors",
+}
+COMPONENT_STATUS_WORDS = {"operational": "Works", "degraded": "Has problems", "down": "Does not work"}
+IMPACT_WORDS = {"minor": "Minor", "major": "Major", "critical": "Critical"}
+NOTE_STATUS_WORDS = {
+    "investigating": "Investigating",
+    "identified": "Cause found",
+    "monitoring": "Watching the repair",
+    "resolved": "Resolved",
+}

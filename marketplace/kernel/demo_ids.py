@@ -54,6 +54,7 @@ class SeededKind(IntEnum):
     ASSISTANT_THREAD = 48
     ASSISTANT_EVALUATION = 49
     PRIVACY_EXPORT = 50
+    INCIDENT = 51
 
 
 def seeded_id(kind: SeededKind, number: int) -> UUID:
@@ -139,6 +140,7 @@ ASSISTANT_THREAD: Final = seeded_id(SeededKind.ASSISTANT_THREAD, 1)
 ASSISTANT_EVALUATION: Final = seeded_id(SeededKind.ASSISTANT_EVALUATION, 1)
 # The demo has no export. Examples name this id.
 PRIVACY_EXPORT: Final = seeded_id(SeededKind.PRIVACY_EXPORT, 1)
+INCIDENT: Final = seeded_id(SeededKind.INCIDENT, 1)
 BLOCKED_MESSAGE: Final = seeded_id(SeededKind.BLOCKED_MESSAGE, 1)
 ACCOUNT_DECISION: Final = seeded_id(SeededKind.ACCOUNT_DECISION, 2)
 APPEAL: Final = seeded_id(SeededKind.APPEAL, 1)

@@ -398,6 +398,8 @@ NOT_PERSONAL: Mapping[str, str] = {
             "platform_settings",
             "periodic_tasks",
             "payout_halts",
+            "incidents",
+            "incident_notes",
             "alert_messages",
             "assistant_evaluations",
         ),

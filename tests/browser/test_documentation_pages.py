@@ -6,23 +6,30 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import jwt
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from flask import Flask
 from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
+from sqlalchemy import delete
+from sqlalchemy.orm import Session
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from blueprints.areas import AREAS, contracts
 from blueprints.http.application import build_app
 from blueprints.http.documentation.operations import documented_path
 from blueprints.http.problems import error_slug
+from marketplace.audit.operations import Act
+from marketplace.health.incidents import open_incident
+from marketplace.health.models import Incident, IncidentNote
 from marketplace.kernel.errors import CATALOG
 from marketplace.services import Services
 from sandbox.personas import persona_named
 from sandbox.providers.server import ProvidersServer
 from tests.support.probes import changed
+from tests.support.purchases import NOW, make_person
 
 CHROMIUM = Path("/usr/bin/chromium")
 WIDE = {"width": 1280, "height": 900}
@@ -39,6 +46,7 @@ FINISHED_TRANSITIONS = """
             .filter(one => Number.isFinite(one.effect?.getComputedTiming().endTime))
             .map(one => one.finished))
 """
+TITLE = "Bank transfers arrive late"
 TIMEOUT_MILLISECONDS = 90_000
 # The page reads and draws the complete document at start, which takes tens of seconds beside other tests.
 expect.set_options(timeout=TIMEOUT_MILLISECONDS)
@@ -151,6 +159,23 @@ def open_documentation(visit: Callable[..., Visit], fragment: str = "", **option
     expect(page.get_by_role("heading", name="Campus Marketplace", level=1)).to_be_visible()
     expect(page.locator("#opening")).to_have_count(0)
     return page
+
+
+def announce_incident(session: Session) -> UUID:
+    officer = make_person(session, role="staff", staff_role="admin")
+    return open_incident(
+        session,
+        act=Act("admin", NOW, user_id=officer.id),
+        title=TITLE,
+        impact="major",
+        components=["payments"],
+        message="Payments by bank transfer arrive up to an hour late.\nCard payments are not affected.",
+    ).incident.id
+
+
+def delete_incident(session: Session, incident_id: UUID) -> None:
+    session.execute(delete(IncidentNote).where(IncidentNote.incident_id == incident_id))
+    session.execute(delete(Incident).where(Incident.id == incident_id))
 
 
 def assert_accessible(page: Page) -> None:
@@ -274,6 +299,18 @@ def test_each_error_is_explained_on_a_narrow_screen_without_scripts(visit: Calla
         expect(page.get_by_text(entry.title, exact=True)).to_be_visible()
         expect(page.locator(".lead")).to_have_text(entry.meaning)
         expect(page.get_by_role("heading", name="Cure")).to_be_visible()
+
+
+def test_status_page_is_readable_on_a_narrow_screen(visit: Callable[..., Visit], services: Services) -> None:
+    incident_id = services.database.in_transaction(announce_incident)
+    shown = visit(viewport=NARROW)
+    assert shown.go("/status") == 200
+    page = shown.page
+    expect(page.get_by_role("heading", level=1)).to_have_text("Some parts have problems")
+    expect(page.get_by_role("heading", name=TITLE)).to_be_visible()
+    assert shown.fits()
+    assert_accessible(page)
+    services.database.in_transaction(delete_incident, incident_id)
 
 
 def test_error_page_fits_narrow_screen_and_links_to_documentation(

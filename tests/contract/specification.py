@@ -469,6 +469,9 @@ ADDITIONS = (
         "POST", "/api/admin/users/:id/staff-role/revoke", staff_with("canManageUsers", aal2=True), "10/minute"
     ),
     Row("GET", "/api/admin/alerts", STAFF),
+    Row("GET", "/api/admin/incidents", PLATFORM),
+    Row("POST", "/api/admin/incidents", PLATFORM, "30/minute", idempotency="honoured"),
+    Row("POST", "/api/admin/incidents/:id/notes", PLATFORM, "30/minute", idempotency="honoured"),
     Row("GET", "/api/admin/slo", STAFF),
     Row("POST", "/api/page-timings", PUBLIC, "60/minute"),
     Row("POST", "/api/admin/alerts/:id/resolve", STAFF, idempotency="honoured"),

@@ -391,6 +391,7 @@ def cast(paying_app: Flask, services: Services, bearer: Bearer) -> Cast:
         # Random ids: these officers do not manage the platform.
         "hub_id": str(uuid4()),
         "shift_id": str(uuid4()),
+        "incident_id": str(uuid4()),
         "holiday_id": str(uuid4()),
         "domain": "example.edu",
         "vendor_id": str(store.id),

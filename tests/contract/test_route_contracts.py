@@ -26,6 +26,7 @@ WITHOUT_CONTRACT = {
     "/docs",
     "/docs/assets/<path:name>",
     "/errors",
+    "/status",
     "/errors/<slug>",
     "/static/<path:filename>",
 }

@@ -212,6 +212,7 @@ STAFF_PARAMETERS = {
             "blocked_message_id",
             "case_id",
             "charge_id",
+            "incident_id",
             "reply_id",
             "view_id",
             "entry_id",

@@ -10,7 +10,7 @@ from flask import Flask
 from sqlalchemy import text
 from werkzeug.test import TestResponse
 
-from blueprints.platform.routes import status_area
+from blueprints.health.status_routes import status_area
 from marketplace.infra.cache import Cache
 from marketplace.infra.db import Database
 from marketplace.platform import halts

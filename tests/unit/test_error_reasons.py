@@ -148,6 +148,7 @@ REASONS = {
     "ExportNotAvailableError": "export-not-available",
     "OwnerOptedOutError": "owner-opted-out",
     "PicturesNotReadError": "pictures-not-read",
+    "IncidentResolvedError": "incident-resolved",
     "ThreadReviewedError": "thread-reviewed",
     "AssistantNotConfiguredError": "assistant-not-configured",
     "ModelBusyError": "model-busy",

@@ -26,7 +26,7 @@ from marketplace.disputes import (
     states as dispute_states,
 )
 from marketplace.disputes.evidence import files as evidence_files
-from marketplace.health import budgets, queries as health
+from marketplace.health import budgets, incidents, queries as health
 from marketplace.health.objectives import OBJECTIVES
 from marketplace.identity import permissions, preferences
 from marketplace.identity.queries import ACCOUNT_STATUSES, ROLES
@@ -219,6 +219,8 @@ _WORDS: dict[str, Iterable[str]] = {
     "ProposalAction": (proposal_states.APPROVE, proposal_states.REJECT),
     "PlatformComponent": health.COMPONENTS,
     "ComponentStatus": health.COMPONENT_STATUSES,
+    "IncidentImpact": incidents.IMPACTS,
+    "IncidentStatus": incidents.NOTE_STATUSES,
     "ObjectiveName": OBJECTIVES,
     "BudgetState": budgets.BUDGET_STATES,
     "ProbeStatus": ("ok", "operational", "degraded", "unavailable", "down"),

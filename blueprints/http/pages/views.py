@@ -15,7 +15,8 @@ _PLACES = {
     "/openapi.json": ("OpenAPI document", "For code generators and API clients."),
     "/errors": ("Errors", "Every error code with its cause and cure."),
     "/admin": ("Staff pages", "For officers of the marketplace."),
-    "/api/status": ("Status", "The state of every component, as JSON."),
+    "/status": ("Status", "Which parts of the marketplace work."),
+    "/api/status": ("Status for programs", "The state of every component, as JSON."),
     "/health/ready": ("Readiness", "Whether this process can serve requests, as JSON."),
 }
 
