@@ -101,7 +101,7 @@ lock: $(INSTALLED) ## Update the lock files from setup.cfg (ARGS=--upgrade for t
 	$(UV) pip compile --quiet $(ARGS) --generate-hashes --universal --python-version 3.11 \
 		requirements/generators.in -o requirements/generators.txt
 	$(UV) pip compile --quiet $(ARGS) --generate-hashes --universal --python-version 3.11 \
-		--extra embedded --extra development setup.cfg -c requirements/production.txt \
+		--extra embedded --extra development --extra tracing setup.cfg -c requirements/production.txt \
 		-o requirements/development.txt
 
 .PHONY: gateway-clients

@@ -18,6 +18,7 @@ COMMAND_SUMMARIES = {
     "webhooks": "List, inspect and replay received webhooks.",
     "analytics": "Rebuild the figures of stores.",
     "counts": "List the daily counts of the service.",
+    "metrics": "Serve metrics for Prometheus, and generate rules and a dashboard.",
     "alerts": "List, explain and resolve alerts.",
     "ledger": "Check the invariants of the ledger.",
     "payouts": "Inspect payout batches, and reconcile with the payment gateway.",

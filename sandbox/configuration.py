@@ -330,7 +330,7 @@ def _load_secrets(path: Path) -> dict[str, str]:
 
 
 def _reserve(port: int, path: Path) -> PortReservation:
-    names = ("database", "cache", *OBJECT_STORAGE_PORTS, "providers", "mail", "web", "waiting")
+    names = ("database", "cache", *OBJECT_STORAGE_PORTS, "providers", "mail", "web", "waiting", "metrics")
     remembered = {name: number for name, number in _read_json(path).items() if isinstance(number, int)}
     # Stacks of different data directories search from different ports. A restarting process leaves its port free for
     # a moment, and another stack must not take that port.

@@ -113,6 +113,13 @@ class Services:
         """Create a worker of a queue."""
         return self._python(name or f"worker-{queue}", "-m", "tasks.worker", queue)
 
+    def metrics(self) -> Process:
+        """Create the process that serves the metrics of all processes."""
+        port = str(self._configuration.ports["metrics"])
+        return self._python(
+            "metrics", "-m", "commands.main", "metrics", "serve", "--host", HOST, "--port", port
+        )
+
     def proxy(self) -> EmbeddedProxy:
         """Create the proxy, which listens on the public port."""
         configuration = self._configuration

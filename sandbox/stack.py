@@ -175,9 +175,14 @@ def _start(
         supervisor.add_service(services.providers(), stops_late=True)
     supervisor.wait_for_servers()
     _prepare(configuration, services, console, signals=signals)
-    reservation.release("web", "waiting")
+    reservation.release("web", "waiting", "metrics")
     with console.timed("application", "web processes, workers and proxy are ready"):
-        for process in (services.web(), services.waiting(), *map(services.worker, queues.NAMES)):
+        for process in (
+            services.web(),
+            services.waiting(),
+            services.metrics(),
+            *map(services.worker, queues.NAMES),
+        ):
             supervisor.add_service(process)
         supervisor.add_service(services.proxy().prepare())
         supervisor.wait_for(

@@ -27,6 +27,8 @@ from marketplace.kernel.signals import RECORDER
 from marketplace.services import Services
 
 _log = structlog.get_logger("access")
+# Clients can invent methods, and each method of a route is a series of the metrics.
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _MAX_CORRELATION_LENGTH = 128
 _MAX_USER_AGENT_LENGTH = 256
 
@@ -211,7 +213,8 @@ def register(app: Flask, services: Services) -> None:
         seconds = time.perf_counter() - context.started_at_seconds
         # The template of the path, never the path: paths have ids.
         rule = request.url_rule.rule if request.url_rule is not None else "unknown"
-        RECORDER.observe("http", f"{request.method} {rule} {response.status_code // 100}xx", seconds)
+        method = request.method if request.method in _METHODS else "OTHER"
+        RECORDER.observe("http", f"{method} {rule} {response.status_code // 100}xx", seconds)
         _log.info(
             "request served",
             status=response.status_code,

@@ -29,7 +29,7 @@ _HOURS = {
     "30d": timedelta(days=30),
 }
 BURN_WINDOWS = ("5m", "30m", "1h", "6h", "3d")
-_MIN_BAD_EVENTS = 3  # a single failed request of a quiet night burns no budget that matters
+MIN_BAD_EVENTS = 3  # a single failed request of a quiet night burns no budget that matters
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def find_burn_rule(objective: Objective, tallies: Mapping[str, Tally]) -> BurnRu
     """Return the most severe rule whose factor both windows exceed."""
     for rule in BURN_RULES:
         long, short = tallies[rule.long], tallies[rule.short]
-        if long.bad >= _MIN_BAD_EVENTS and all(
+        if long.bad >= MIN_BAD_EVENTS and all(
             tally.burn_rate(objective) > rule.factor for tally in (long, short)
         ):
             return rule

@@ -16,7 +16,7 @@ from marketplace.infra.cache import Cache, CacheDownError
 from marketplace.infra.db import Database
 from marketplace.infra.signals.sending import parse_batch_field, signal_counters
 from marketplace.infra.sql.statements import Statement
-from marketplace.kernel.signals import COUNT, Key
+from marketplace.kernel.signals import COUNT, DURATION_SUM, Key
 
 POOL_USED, POOL_MAXIMUM, POOL_TIMEOUTS = "pool_used", "pool_maximum", "pool_timeouts"
 WEBHOOK_REJECTED = "webhook_rejected"
@@ -67,6 +67,8 @@ def _apply_batch(session: Session, *, batch_id: UUID, counted: Mapping[str, int]
         if number <= 0:
             continue
         minute, key = parse_batch_field(field)
+        if key.bucket == DURATION_SUM:
+            continue
         at = datetime.fromtimestamp(minute * 60, UTC)
         if key.signal in DAILY_KINDS:
             days[key.signal, at.date(), key.label] += number

@@ -38,3 +38,7 @@ NOTE_STATUS_WORDS = {
     "monitoring": "Watching the repair",
     "resolved": "Resolved",
 }
+
+# Prometheus
+ESCROW_DRIFT = "The ledger does not balance"
+METRICS_MISSING = "Prometheus gets no metrics of the database or of the cache"

@@ -1,5 +1,6 @@
 """Sessions that share one pooled connection between driver statements and the ORM."""
 
+import time
 from typing import Any
 
 from sqlalchemy import Connection, Engine
@@ -7,12 +8,15 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import PoolProxiedConnection
 
 from marketplace.infra.waits.watch import Watch
+from marketplace.kernel.signals import RECORDER
 
 # Keys of a session's info.
 NO_PREPARED_STATEMENTS_KEY = "no_prepared_statements"  # whether statements run unprepared
 _DRIVER_CONNECTION_KEY = "driver_connection"  # the driver connection of the session
 DROP_STALE_CONTENT_KEY = "drop_stale_content"  # the function that drops cached content after a commit
 PUBLISH_EVENTS_KEY = "publish_events"  # the function that publishes live events after a commit
+# A free connection takes less. Longer waits are for a returned connection, or for a new connection.
+_SHORT_WAIT_SECONDS = 0.001
 
 
 class PooledSession(Session):
@@ -49,12 +53,22 @@ class PooledSession(Session):
             watch = self._watch
             if watch is not None:
                 watch.ensure_answering()
-            self._pooled_connection = self._engine.raw_connection()
+            self._pooled_connection = self._take_connection()
             if watch is not None:
                 watch.limit_waits(self._pooled_connection.dbapi_connection, autocommit=self._autocommit)
             if self._autocommit:
                 _set_autocommit(self._pooled_connection, on=True)
         return self._pooled_connection
+
+    def _take_connection(self) -> PoolProxiedConnection:
+        """Take a connection from the pool, and record a wait for the connection."""
+        started_at = time.perf_counter()
+        try:
+            return self._engine.raw_connection()
+        finally:
+            seconds = time.perf_counter() - started_at
+            if seconds > _SHORT_WAIT_SECONDS:
+                RECORDER.observe("pool_wait", "", seconds)
 
     def get_bind(self, *_args: Any, **_kwargs: Any) -> Connection:
         """Return the connection that driver statements use, so that the ORM shares this connection."""

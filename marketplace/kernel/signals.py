@@ -13,6 +13,7 @@ from typing import NamedTuple
 BUCKETS_MS = (5, 10, 20, 50, 100, 150, 200, 250, 400, 600, 800, 1_000, 2_200, 5_000, 10_000)
 _BOUNDS_SECONDS = tuple(bound / 1_000 for bound in BUCKETS_MS)
 COUNT = -1  # the bucket of a count without a duration
+DURATION_SUM = -3  # the bucket with the sum of the durations of all buckets, in microseconds
 MAX_LABEL_LENGTH = 200
 
 
@@ -21,7 +22,8 @@ class Key(NamedTuple):
 
     :ivar signal: the kind, such as ``http``
     :ivar label: distinguishes the things of a kind; never personal data
-    :ivar bucket: the index of the bucket in ``BUCKETS_MS``, the number of bounds for longer durations, or ``COUNT``
+    :ivar bucket: the index of the bucket in ``BUCKETS_MS``, the number of bounds for longer durations, ``COUNT`` or
+        ``DURATION_SUM``
     """
 
     signal: str
@@ -47,6 +49,7 @@ class Recorder:
         bucket = bisect_left(_BOUNDS_SECONDS, seconds)
         with self._lock:
             self._counts[signal, label, bucket] += 1
+            self._counts[signal, label, DURATION_SUM] += int(seconds * 1_000_000)
 
     def take(self) -> dict[Key, int]:
         """Return the counts, and begin anew."""
@@ -55,6 +58,7 @@ class Recorder:
         return {
             Key(signal, label[:MAX_LABEL_LENGTH], bucket): number
             for (signal, label, bucket), number in taken.items()
+            if number
         }
 
     def put_back(self, counts: Mapping[Key, int]) -> None:

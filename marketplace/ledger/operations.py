@@ -9,8 +9,10 @@ from sqlalchemy import text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
+from marketplace.infra.outbox import after_commit
 from marketplace.infra.sql.statements import Prepared, Statement
 from marketplace.kernel.errors import ConflictError
+from marketplace.kernel.signals import RECORDER
 from marketplace.ledger.accounts import GATEWAY_CLEARING, OWNED_KINDS, Account, Side, TransactionKind
 from marketplace.ledger.models import LedgerAccount
 
@@ -179,6 +181,7 @@ def post_transaction(
         )
     if transaction_id is None:
         raise AlreadyPostedError(f"The ledger already has a {kind} transaction for {source}.")
+    _count_after_commit(session, [(kind, postings)])
     return transaction_id
 
 
@@ -285,6 +288,17 @@ def post_transactions(session: Session, *, transactions: Sequence[NewTransaction
     )
     if posted != len(transactions):
         raise AlreadyPostedError("The ledger already has one of these transactions.")
+    _count_after_commit(session, [(transaction.kind, transaction.postings) for transaction in transactions])
+
+
+def _count_after_commit(session: Session, posted: Sequence[tuple[str, Sequence[Posting]]]) -> None:
+    def count() -> None:
+        for kind, postings in posted:
+            RECORDER.count("ledger", kind)
+            amount_minor = sum(posting.amount_minor for posting in postings if posting.direction == "debit")
+            RECORDER.count("ledger_kobo", kind, amount_minor)
+
+    after_commit(session, count)
 
 
 def _ensure_balanced(postings: Sequence[Posting]) -> None:

@@ -322,7 +322,7 @@ def _write_transition(
         **values,
     )
     if escrow is not None:
-        outbox.after_commit(session, lambda: RECORDER.count("escrow"))
+        outbox.after_commit(session, lambda: RECORDER.count("escrow", target))
     if target == states.DELIVERED != order.status and order.buyer_referral_pending:
         outbox.enqueue(
             session,

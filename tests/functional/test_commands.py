@@ -6,12 +6,14 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 from uuid import UUID, uuid4
 
 import jwt
@@ -48,6 +50,7 @@ from tests.support.installation import (
     start_installation,
 )
 from tests.support.payouts import OWED_MINOR, approved_batch, make_payees, staged_batch
+from tests.support.ports import free_port
 from tests.support.purchases import make_product, make_shop, place, row_of
 from tests.support.servers import Addresses
 
@@ -208,6 +211,27 @@ def test_token_refuses_invalid_arguments_and_issuers(installation: Installation)
 
 def test_db_upgrade_through_a_pooler_is_refused(installation: Installation) -> None:
     fails(installation.run("db", "upgrade", DATABASE_PREPARED_STATEMENTS="off"), "needs a direct connection")
+
+
+def test_metrics_are_served_until_a_signal(installation: Installation) -> None:
+    port = free_port("server")
+    command = [sys.executable, "-m", "commands.main", "metrics", "serve", "--port", str(port)]
+    process = subprocess.Popen(
+        command, cwd=PROJECT, env=installation.environment, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert f"http://127.0.0.1:{port}/metrics" in process.stdout.readline()
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        assert 'marketplace_up{server="database"} 1.0' in lines
+        assert 'marketplace_queue_oldest_seconds{queue="webhooks"} 0.0' in lines
+        taken = installation.run("metrics", "serve", "--port", str(port))
+        fails(taken, f"Cannot listen on 127.0.0.1:{port}", "Choose another port with --port.")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    assert process.returncode == 0
 
 
 def test_db_upgrade_can_be_repeated_and_run_concurrently(installation: Installation) -> None:

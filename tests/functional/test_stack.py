@@ -85,6 +85,7 @@ def test_started_stack_is_ready_and_prints_next_steps(running: Stack) -> None:
     expected_services = {
         "web",
         "waiting",
+        "metrics",
         "proxy",
         "providers",
         *(f"worker-{queue}" for queue in queues.NAMES),

@@ -9,7 +9,7 @@ from commands.main import main
 
 COMMANDS = (
     *("db", "seed", "token", "config", "webhooks", "alerts", "ledger", "payouts", "audit", "reviews"),
-    *("periodic", "queues", "workers", "proxy"),
+    *("periodic", "queues", "workers", "proxy", "metrics"),
 )
 
 

@@ -71,7 +71,7 @@ def test_migrate_job_can_override_the_database_address() -> None:
 
 
 def test_no_container_may_gain_privileges() -> None:
-    assert len(containers()) == 4 + len(queues.NAMES)
+    assert len(containers()) == 5 + len(queues.NAMES)
     for container in containers().values():
         security = container["securityContext"]
         assert security["allowPrivilegeEscalation"] is False

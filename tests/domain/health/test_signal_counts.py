@@ -13,7 +13,7 @@ from marketplace.infra.cache import Cache
 from marketplace.infra.db import Database
 from marketplace.infra.signals import sending
 from marketplace.infra.signals.sending import SignalSender, read_totals, send_counts, signal_counters
-from marketplace.kernel.signals import BUCKETS_MS, COUNT, RECORDER, Key, Recorder
+from marketplace.kernel.signals import BUCKETS_MS, COUNT, DURATION_SUM, RECORDER, Key, Recorder
 from marketplace.services import Services
 
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
@@ -56,8 +56,8 @@ def test_counts_of_processes_add_up(database: Database, cache: Cache) -> None:
         first.observe("http", "GET /api/products 2xx", 0.004)
     second.observe("http", "GET /api/products 2xx", 0.3)
     second.observe("http", "GET /api/products 5xx", 0.05)
-    assert send(cache, first) == 1
-    assert send(cache, second) == 2
+    assert send(cache, first) == 2
+    assert send(cache, second) == 4
     assert send(cache, first) == 0
 
     assert signal_counts.store_counts(database, cache, now=NOW) == 1
@@ -94,6 +94,7 @@ def test_totals_survive_the_storing(database: Database, cache: Cache) -> None:
     assert found == {
         Key("provider", label, BUCKETS_MS.index(10)): 1,
         Key("provider", label, BUCKETS_MS.index(20)): 1,
+        Key("provider", label, DURATION_SUM): 30_000,
     }
 
 
@@ -102,7 +103,11 @@ def test_counts_are_kept_while_the_cache_is_down(cache: Cache) -> None:
     recorder.count("escrow", number=2)
     recorder.observe("first_token", "", 0.3)
     assert send(Cache("redis://127.0.0.1:9/0"), recorder) == 0
-    assert recorder.take() == {Key("escrow", "", COUNT): 2, Key("first_token", "", BUCKETS_MS.index(400)): 1}
+    assert recorder.take() == {
+        Key("escrow", "", COUNT): 2,
+        Key("first_token", "", BUCKETS_MS.index(400)): 1,
+        Key("first_token", "", DURATION_SUM): 300_000,
+    }
 
 
 def test_idle_pool_is_no_fault(database: Database, cache: Cache) -> None:

@@ -103,7 +103,7 @@ def test_incident_is_resolved_once_by_simultaneous_notes(
     assert sorted(at_once(resolve, range(3)), key=str) == [201, 409, 409]
 
 
-def test_repeated_announcement_with_same_key_creates_one_incident(
+def test_repeated_announcement_with_same_key_creates_a_single_incident(
     shop_client: ShopClient, admin: dict[str, str]
 ) -> None:
     key = new_key()

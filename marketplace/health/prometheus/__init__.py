@@ -1,0 +1,1 @@
+"""The service in Prometheus: metrics, alert rules and a dashboard."""
