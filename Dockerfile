@@ -12,8 +12,10 @@ RUN python -m venv /opt/venv
 ENV PATH="/opt/venv/bin:$PATH"
 
 # Dependencies rarely change: this layer is rebuilt only after a change of the lock file.
-COPY requirements/production.txt /build/requirements/production.txt
-RUN pip install --require-hashes -r /build/requirements/production.txt
+# REQUIREMENTS=tracing adds the packages for traces.
+ARG REQUIREMENTS=production
+COPY requirements/${REQUIREMENTS}.txt /build/requirements/
+RUN pip install --require-hashes -r /build/requirements/${REQUIREMENTS}.txt
 
 WORKDIR /build
 COPY setup.cfg pyproject.toml wsgi.py /build/

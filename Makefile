@@ -99,6 +99,8 @@ lock: $(INSTALLED) ## Update the lock files from setup.cfg (ARGS=--upgrade for t
 	$(UV) pip compile --quiet $(ARGS) --generate-hashes --universal --python-version 3.11 \
 		setup.cfg -o requirements/production.txt
 	$(UV) pip compile --quiet $(ARGS) --generate-hashes --universal --python-version 3.11 \
+		--extra tracing setup.cfg -c requirements/production.txt -o requirements/tracing.txt
+	$(UV) pip compile --quiet $(ARGS) --generate-hashes --universal --python-version 3.11 \
 		requirements/generators.in -o requirements/generators.txt
 	$(UV) pip compile --quiet $(ARGS) --generate-hashes --universal --python-version 3.11 \
 		--extra embedded --extra development --extra tracing setup.cfg -c requirements/production.txt \

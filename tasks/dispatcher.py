@@ -24,6 +24,7 @@ from marketplace.infra import outbox, wakeups
 from marketplace.infra.outbox import RetryLaterError
 from marketplace.kernel import queues
 from marketplace.kernel.errors import ServiceUnavailableError
+from marketplace.kernel.tracing import current_parent, span
 from marketplace.services import Services
 from marketplace.webhooks import inbox as webhooks
 from tasks.all_tasks import HANDLERS
@@ -110,7 +111,8 @@ class Dispatcher:
         if time.monotonic() < self._redis_down_until:
             return False
         try:
-            arguments = (queue, table, str(row_id))
+            parent = current_parent()
+            arguments = (queue, table, str(row_id), *([parent] if parent else []))
             if delay_seconds:
                 self._run_tasks[queue].schedule(arguments, delay=delay_seconds)
             else:
@@ -129,16 +131,24 @@ class Dispatcher:
         delay = 0 if due_at is None else (due_at - self._services.clock()).total_seconds()
         self.send_wakeup(queue, table, row_id, delay_seconds=delay + _DUE_MARGIN_SECONDS if delay > 0 else 0)
 
-    def run_row(self, queue: str, table: str, row_id: str) -> None:
+    def run_row(self, queue: str, table: str, row_id: str, parent: str = "") -> None:
         """Process a row of the inbox or outbox in a worker.
 
         :param queue: the queue of the message
         :param table: ``inbox`` or ``outbox``
+        :param parent: the ``traceparent`` of the request or job that wrote the row, if known
         """
         row_key, now = f"{table} {row_id}", self._services.clock()
         with (
             self.activity.track(row_key, now=now, queue=queue, row_id=row_id),
             self._in_flight_markers.track(row_key) as crashed_worker,
+            span(
+                f"job {table}",
+                kind="consumer",
+                parent=parent,
+                marketplace__queue=queue,
+                marketplace__row_id=row_id,
+            ),
         ):
             if crashed_worker:
                 due_at = self._record_worker_crash(queue, table, UUID(row_id))

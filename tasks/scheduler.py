@@ -14,6 +14,7 @@ from marketplace.background import schedule
 from marketplace.infra.db import sqlstate
 from marketplace.kernel.clock import Clock
 from marketplace.kernel.errors import ServiceUnavailableError
+from marketplace.kernel.tracing import span
 from marketplace.services import Services
 from tasks.all_tasks import PERIODIC_TASKS
 from tasks.dispatcher import Dispatcher
@@ -80,7 +81,10 @@ class TaskRunner:
         result: dict[str, Any] = {}
         self._runs[run_id] = {}
         try:
-            with self._dispatcher.activity.track(f"periodic {task.name}", now=now):
+            with (
+                self._dispatcher.activity.track(f"periodic {task.name}", now=now),
+                span(f"periodic {task.name}", kind="consumer"),
+            ):
                 returned = task.run(self._services, self._dispatcher, now)
         except BaseException as error:
             outcome = schedule.FAILED if isinstance(error, Exception) else schedule.INTERRUPTED

@@ -14,6 +14,7 @@ from marketplace.background.workers import Worker
 from marketplace.infra.cache import CacheDownError
 from marketplace.infra.logs import configure_error_tracking, configure_logging
 from marketplace.infra.settings import Settings, SettingsError, load_settings
+from marketplace.infra.tracing.collector import configure_tracing
 from marketplace.infra.waits.limits import WORKER_LIMITS
 from marketplace.kernel import queues
 from marketplace.services import Services
@@ -43,6 +44,7 @@ def main(arguments: list[str]) -> int:
         return 2
     configure_logging(settings)
     configure_error_tracking(settings)
+    configure_tracing(settings, process=f"worker {arguments[0]}")
     _run_worker(arguments[0], settings)
     return 0
 

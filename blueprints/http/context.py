@@ -24,6 +24,7 @@ from marketplace.kernel.errors import UnauthorizedError
 from marketplace.kernel.ids import parse_uuid
 from marketplace.kernel.paging import PageRequest, TableRequest
 from marketplace.kernel.signals import RECORDER
+from marketplace.kernel.tracing import span
 from marketplace.services import Services
 
 _log = structlog.get_logger("access")
@@ -189,6 +190,12 @@ def _sent_path() -> str:
     return request.path
 
 
+def _route_name() -> str:
+    """Return the method and the template of the path, never the path: paths have ids."""
+    rule = request.url_rule.rule if request.url_rule is not None else "unknown"
+    return f"{request.method if request.method in _METHODS else 'OTHER'} {rule}"
+
+
 def register(app: Flask, services: Services) -> None:
     """Create a context for each request, and log each response."""
 
@@ -205,16 +212,16 @@ def register(app: Flask, services: Services) -> None:
             path=path,
         )
         structlog.contextvars.bind_contextvars(requestId=str(request_id), path=path, method=request.method)
+        g.span_context = span(_route_name(), kind="server", marketplace__request_id=str(request_id))
+        g.span = g.span_context.__enter__()
 
     @app.after_request
     def finish(response: Response) -> Response:
         context = current_context()
         response.headers.add("X-Request-ID", str(context.request_id))
         seconds = time.perf_counter() - context.started_at_seconds
-        # The template of the path, never the path: paths have ids.
-        rule = request.url_rule.rule if request.url_rule is not None else "unknown"
-        method = request.method if request.method in _METHODS else "OTHER"
-        RECORDER.observe("http", f"{method} {rule} {response.status_code // 100}xx", seconds)
+        RECORDER.observe("http", f"{_route_name()} {response.status_code // 100}xx", seconds)
+        g.span.set_attribute("http.response.status_code", response.status_code)
         _log.info(
             "request served",
             status=response.status_code,
@@ -230,3 +237,5 @@ def register(app: Flask, services: Services) -> None:
         if "context" in g:
             for file in current_context().open_files:
                 file.content.close()
+        if "span_context" in g:
+            g.span_context.__exit__(None, None, None)

@@ -35,6 +35,7 @@ from marketplace.infra.sessions import (
     driver_cursor,
 )
 from marketplace.infra.settings import SettingsError
+from marketplace.infra.tracing.statements import trace_statements
 from marketplace.infra.waits.limits import LOCK_TIMEOUT_SECONDS, STATEMENT_TIMEOUT_SECONDS, WaitLimits
 from marketplace.infra.waits.watch import RETRY_AFTER_SECONDS, WaitExpiredError, Watch, WatchedConnection
 from marketplace.kernel.errors import ConcurrentChangeError, ServiceUnavailableError
@@ -175,6 +176,7 @@ class Database:
         )
         if not prepared_statements:
             event.listen(self.engine, "connect", _ensure_session_settings)
+        trace_statements(self.engine)
 
     def sample_pool(self) -> None:
         """Record how many connections are in use, and how many may be in use at most."""

@@ -477,6 +477,14 @@ class Settings:
     sentry_dsn: str = _setting(
         "", "The DSN of the error tracker (Sentry). Empty means no error tracking.", secret=True
     )
+    otlp_traces_url: str = _setting(
+        "",
+        "The URL of an OpenTelemetry collector, such as http://collector:4318/v1/traces. Empty means no traces.",
+        parse=_parse_http_url,
+    )
+    trace_percent: int = _setting(
+        10, "The percentage of requests and jobs with a trace.", parse=_integer_between(1, 100)
+    )
     build_revision: str = _setting("unknown", "The source revision of this build.")
     scale_hook_url: str = _setting(
         "",

@@ -8,6 +8,10 @@ DATABASE_ROLE_INCOMPLETE = (
     "The database role lacks these settings: {settings}."
     " Set them with ALTER ROLE, as docs/database-connections.md shows."
 )
+TRACING_NOT_INSTALLED = (
+    "OTLP_TRACES_URL needs the packages of the extra `tracing`."
+    " Install requirements/tracing.txt, or build the image with --build-arg REQUIREMENTS=tracing."
+)
 
 PICTURE_EMPTY_FILE = "The file is empty. Choose a JPEG, PNG, WebP or GIF picture."
 PICTURE_UNSUPPORTED_FORMAT = "{field}: The file must be a JPEG, PNG, WebP or GIF picture."

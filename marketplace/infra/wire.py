@@ -6,6 +6,8 @@ from typing import Any
 import redis
 from redis.connection import AbstractConnection
 
+from marketplace.kernel.tracing import span
+
 # A gevent process sends many commands at once. Creating a connection takes longer than a command.
 _MAX_IDLE = 64
 
@@ -53,6 +55,11 @@ class LeanRedisClient:
         return self._exchange(command, has_reply=True)
 
     def _exchange(self, command: Sequence[str | bytes | int], *, has_reply: bool) -> Any:
+        # The keys can have ids, so the span has only the name of the command.
+        with span(str(command[0]), kind="client", db__system__name="redis"):
+            return self._exchange_with_retry(command, has_reply=has_reply)
+
+    def _exchange_with_retry(self, command: Sequence[str | bytes | int], *, has_reply: bool) -> Any:
         """Send a command over an idle connection, or over a new connection if all idle connections are dead."""
         while True:
             reused = bool(self._idle)

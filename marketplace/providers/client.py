@@ -13,6 +13,7 @@ from urllib3.util import Retry, Timeout
 
 from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.kernel.signals import RECORDER
+from marketplace.kernel.tracing import span
 from marketplace.providers import texts
 
 _log = structlog.get_logger(__name__)
@@ -186,17 +187,21 @@ class ProviderClient:
         status: int | None = None
         outcome = "unavailable"
         try:
-            response = self._pool.request(
-                method,
-                f"{self._base_url}{path}",
-                body=body,
-                headers={**(headers or {}), **self._headers},
-                retries=self._retry,
-                redirect=False,
-                preload_content=False,
-            )
-            status = response.status
-            content = response.read(_MAX_RESPONSE_BYTES + 1, decode_content=True)
+            with span(
+                f"{method} {self._provider}", kind="client", marketplace__provider=self._provider
+            ) as call:
+                response = self._pool.request(
+                    method,
+                    f"{self._base_url}{path}",
+                    body=body,
+                    headers={**(headers or {}), **self._headers},
+                    retries=self._retry,
+                    redirect=False,
+                    preload_content=False,
+                )
+                status = response.status
+                call.set_attribute("http.response.status_code", status)
+                content = response.read(_MAX_RESPONSE_BYTES + 1, decode_content=True)
             if len(content) > _MAX_RESPONSE_BYTES:
                 response.close()  # a connection with an unread rest cannot serve another request
             answer = (read or self._read)(status, content)

@@ -1,0 +1,1 @@
+"""Traces of OpenTelemetry, an optional extra."""
