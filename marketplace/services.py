@@ -109,7 +109,7 @@ class Services:
             storage=S3ObjectStorage(settings),
             alert_channels=make_alert_channels(settings),
             clock=clock,
-            signal_sender=SignalSender(cache, samples=(database.sample_pool,)),
+            signal_sender=SignalSender(cache, clock=clock, samples=(database.sample_pool,)),
             # Only workers that deliver need the providers' libraries.
             delivery_channels=cache_result(partial(make_channels, settings, sms=sms, clock=clock)),
         )

@@ -29,6 +29,7 @@ def list_service_objectives(ctx: Context) -> list[dict[str, Any]]:
             "state": report.state,
             "burn_rates": {name: report.burn_rates[window] for name, window in _BURN_FIELDS.items()},
             "days": report.days,
+            "hours": report.hours,
         }
         for report in budgets.report_objectives(ctx.session, now=ctx.now)
     ]

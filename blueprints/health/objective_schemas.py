@@ -3,7 +3,7 @@
 from marshmallow import fields
 
 from blueprints.http.field_docs import doc
-from blueprints.http.fields import Choice, Schema, StrictInteger
+from blueprints.http.fields import Choice, Schema, StrictInteger, Timestamp
 from marketplace.health.budgets import BUDGET_STATES
 from marketplace.health.objectives import OBJECTIVES
 
@@ -20,13 +20,19 @@ class BurnRatesView(Schema):
     three_days = fields.Float(required=True, metadata=doc("Three days.", 0.1))
 
 
-class BudgetDayView(Schema):
-    """The events of a day."""
+class BudgetPeriodView(Schema):
+    """The events of a day or an hour."""
 
-    day = fields.Date(required=True, metadata=doc("The day in UTC.", "2026-11-20"))
-    total = fields.Integer(required=True, metadata=doc("Events of the day.", 18_240))
+    starts_at = Timestamp(
+        required=True, metadata=doc("Start of the period. Days are in UTC.", "2026-11-20T00:00:00Z")
+    )
+    total = fields.Integer(required=True, metadata=doc("Events of the period.", 18_240))
     bad = fields.Integer(required=True, metadata=doc("Events that missed the target.", 2))
-    burn_rate = fields.Float(required=True, metadata=doc("Burn rate of the day.", 0.11))
+    burn_rate = fields.Float(required=True, metadata=doc("Burn rate of the period.", 0.11))
+    budget_left = fields.Float(
+        required=True,
+        metadata=doc("Part of the window's budget that was left after the period.", 0.98),
+    )
 
 
 class ObjectiveView(Schema):
@@ -54,7 +60,14 @@ class ObjectiveView(Schema):
     state = Choice(*BUDGET_STATES, required=True, metadata=doc("State of the budget.", "green"))
     burn_rates = fields.Nested(BurnRatesView, required=True, metadata=doc("Burn rates by window."))
     days = fields.List(
-        fields.Nested(BudgetDayView), required=True, metadata=doc("The last 30 days with events.")
+        fields.Nested(BudgetPeriodView),
+        required=True,
+        metadata=doc("Days with events of the last 30 days."),
+    )
+    hours = fields.List(
+        fields.Nested(BudgetPeriodView),
+        required=True,
+        metadata=doc("Hours with events of the last 24 hours."),
     )
 
 

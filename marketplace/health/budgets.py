@@ -7,7 +7,7 @@ that of chapter 5 of the Site Reliability Workbook: an alert needs a long and a 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from sqlalchemy import text
@@ -68,13 +68,17 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class DayOfBudget:
-    """The events of a day, and the burn rate of the day."""
+class PeriodOfBudget:
+    """The events of a day or an hour, and the burn rate of the period.
 
-    day: date
+    :ivar budget_left: the part of the window's budget that is left after the period
+    """
+
+    starts_at: datetime
     total: int
     bad: int
     burn_rate: float
+    budget_left: float
 
 
 @dataclass(frozen=True)
@@ -83,13 +87,15 @@ class ObjectiveReport:
 
     :ivar tally: the events of the objective's window
     :ivar burn_rates: by window
-    :ivar days: the last 30 days with events
+    :ivar days: the days with events of the last 30 days, in UTC
+    :ivar hours: the hours with events of the last 24 hours
     """
 
     objective: Objective
     tally: Tally
     burn_rates: Mapping[str, float]
-    days: list[DayOfBudget]
+    days: list[PeriodOfBudget]
+    hours: list[PeriodOfBudget]
 
     @property
     def attained(self) -> float | None:
@@ -165,37 +171,71 @@ def _tally(objective: Objective, buckets: Mapping[int, int]) -> Tally:
     return Tally(good, sum(buckets.values()) - good)
 
 
-_SUM_DAYS = Statement(
+_SUM_PERIODS = Statement(
     text(
         """
-        SELECT signal, bucket, (starts_at AT TIME ZONE 'UTC')::date AS day, sum(count)::bigint AS number
+        SELECT signal, bucket, date_trunc(:unit, starts_at, 'UTC') AS period, sum(count)::bigint AS number
         FROM signal_counts WHERE minutes = 60 AND starts_at >= :earliest AND signal = ANY(:signals)
-        GROUP BY signal, bucket, day
+        GROUP BY signal, bucket, period
         """
     )
 )
 
 
 def report_objectives(session: Session, *, now: datetime) -> list[ObjectiveReport]:
-    """Report all objectives with budgets, burn rates and the last 30 days, in two queries."""
+    """Report all objectives with budgets, burn rates and their course, in three queries."""
     windows = tally_windows(session, names=(*_MINUTES, *_HOURS), now=now)
-    days: defaultdict[tuple[str, date], dict[int, int]] = defaultdict(dict)
-    for row in _SUM_DAYS.all(session, earliest=now - _HOURS["30d"], signals=list(OBJECTIVES)):
-        days[row["signal"], row["day"]][row["bucket"]] = row["number"]
-    return [
-        ObjectiveReport(
-            objective,
-            windows[name]["1d" if objective.window == _HOURS["1d"] else "30d"],
-            {window: round(windows[name][window].burn_rate(objective), 3) for window in BURN_WINDOWS},
-            [
-                DayOfBudget(day, tally.total, tally.bad, round(tally.burn_rate(objective), 3))
-                for (signal, day), buckets in sorted(days.items())
-                if signal == name
-                for tally in [_tally(objective, buckets)]
-            ],
+    days = _tally_periods(session, "day", since=now - _HOURS["30d"])
+    hours = _tally_periods(session, "hour", since=now - _HOURS["1d"])
+    reports = []
+    for name, objective in OBJECTIVES.items():
+        window = windows[name]["1d" if objective.window == _HOURS["1d"] else "30d"]
+        burn_rates = {width: round(windows[name][width].burn_rate(objective), 3) for width in BURN_WINDOWS}
+        reports.append(
+            ObjectiveReport(
+                objective,
+                window,
+                burn_rates,
+                _describe_periods(objective, window, days[name], now=now),
+                _describe_periods(objective, window, hours[name], now=now),
+            )
         )
-        for name, objective in OBJECTIVES.items()
-    ]
+    return reports
+
+
+def _tally_periods(
+    session: Session, unit: Literal["day", "hour"], *, since: datetime
+) -> Mapping[str, Mapping[datetime, Tally]]:
+    """Return the events of each objective by the start of the day or hour."""
+    buckets: defaultdict[tuple[str, datetime], dict[int, int]] = defaultdict(dict)
+    for row in _SUM_PERIODS.all(session, unit=unit, earliest=since, signals=list(OBJECTIVES)):
+        buckets[row["signal"], row["period"]][row["bucket"]] = row["number"]
+    tallies: defaultdict[str, dict[datetime, Tally]] = defaultdict(dict)
+    for (name, start), counted in sorted(buckets.items()):
+        tallies[name][start] = _tally(OBJECTIVES[name], counted)
+    return tallies
+
+
+def _describe_periods(
+    objective: Objective, window: Tally, periods: Mapping[datetime, Tally], *, now: datetime
+) -> list[PeriodOfBudget]:
+    """Describe periods in order. The last period ends with the present budget.
+
+    The budget after an earlier period is larger by the bad events of the later periods. Periods before the window of
+    the objective have the full budget.
+    """
+    budget = window.total * objective.error_budget
+    spent_later = 0
+    described = []
+    for start, tally in sorted(periods.items(), reverse=True):
+        left = 1 - (window.bad - spent_later) / budget if budget and start > now - objective.window else 1.0
+        described.append(
+            PeriodOfBudget(
+                start, tally.total, tally.bad, round(tally.burn_rate(objective), 3), round(left, 4)
+            )
+        )
+        spent_later += tally.bad
+    return described[::-1]
 
 
 def check_burn_rates(session: Session, *, now: datetime) -> int:

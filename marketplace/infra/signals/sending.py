@@ -5,13 +5,13 @@ A count belongs to the minute in which it is sent. A killed process loses the co
 
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
 
 import structlog
 
 from marketplace.infra.cache import Cache, CacheDownError
 from marketplace.infra.signals.counters import Counters
+from marketplace.kernel.clock import Clock, system_clock
 from marketplace.kernel.signals import RECORDER, Key, Recorder
 
 INTERVAL_SECONDS = 5.0
@@ -72,12 +72,16 @@ def parse_batch_field(field: str) -> tuple[int, Key]:
 class SignalSender:
     """A thread that sends the counts of this process every few seconds."""
 
-    def __init__(self, cache: Cache, *, samples: Sequence[Callable[[], None]] = ()) -> None:
+    def __init__(
+        self, cache: Cache, *, clock: Clock = system_clock, samples: Sequence[Callable[[], None]] = ()
+    ) -> None:
         """Prepare the thread.
 
+        :param clock: the time of the counts, the same for all hosts
         :param samples: functions that record a state, such as the use of a pool, before each sending
         """
         self._cache = cache
+        self._clock = clock
         self._samples = samples
         self._stopping = threading.Event()
         self._process_id = 0
@@ -106,6 +110,6 @@ class SignalSender:
         except Exception as error:  # noqa: BLE001 - a sample never stops the sending
             _log.warning("state not sampled", error=type(error).__name__)
         try:
-            send_counts(self._cache, minute=int(time.time()) // 60)
+            send_counts(self._cache, minute=int(self._clock().timestamp()) // 60)
         except Exception as error:  # noqa: BLE001 - counts never stop a process
             _log.warning("signals not sent", error=type(error).__name__)

@@ -59,10 +59,11 @@ def test_budget_of_a_month_sums_all_hours(database: Database) -> None:
     assert (found.tally.good, found.tally.bad) == (99_975, 25)
     assert found.attained == 0.99975
     assert found.budget_left == pytest.approx(0.75)
-    assert [(day.total, day.bad, day.burn_rate) for day in found.days] == [
-        (50_000, 10, 0.2),
-        (50_000, 15, 0.3),
+    assert [(day.total, day.bad, day.burn_rate, day.budget_left) for day in found.days] == [
+        (50_000, 10, 0.2, 0.9),
+        (50_000, 15, 0.3, 0.75),
     ]
+    assert [(hour.starts_at, hour.burn_rate, hour.budget_left) for hour in found.hours] == [(HOUR, 0.3, 0.75)]
     assert found.state == "green"
 
 
@@ -71,6 +72,8 @@ def test_error_rate_counts_a_day(database: Database) -> None:
     store(database, "error_rate", HOUR - timedelta(hours=2), good=9_996, bad=4)
     found = report(database, "error_rate")
     assert (found.tally.bad, found.state) == (4, "yellow")
+    assert [day.budget_left for day in found.days] == [1.0, pytest.approx(0.2)]
+    assert [hour.bad for hour in found.hours] == [4]
 
 
 def test_latency_counts_events_within_the_threshold(database: Database) -> None:

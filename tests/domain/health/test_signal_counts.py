@@ -173,6 +173,17 @@ def test_sender_sends_the_last_counts_at_its_end(cache: Cache) -> None:
     assert read_totals(cache)[Key("test", label, COUNT)] == 1
 
 
+def test_minute_of_counts_is_that_of_the_shared_clock(database: Database, cache: Cache) -> None:
+    """A host with a wrong time must not hide its errors from the windows of the alerts."""
+    RECORDER.take()
+    sender = SignalSender(cache, clock=lambda: NOW)
+    sender.start()
+    RECORDER.count("deadlock")
+    sender.stop()
+    signal_counts.store_counts(database, cache, now=NOW)
+    assert sums(database, "escrow_transitions", minutes=1)[BAD] == 1
+
+
 def test_failed_sample_does_not_end_the_sending(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "INTERVAL_SECONDS", 0.01)
     sampled = threading.Semaphore(0)

@@ -259,3 +259,7 @@ def test_liveness_needs_no_dependency(site: Site) -> None:
     )
     assert client.get("/health/live").json == {"status": "live"}
     assert client.get("/health/liveness").json == {"status": "alive"}
+
+
+def test_metrics_are_not_public(site: Site) -> None:
+    assert site.client().get("/metrics").status_code == 404
