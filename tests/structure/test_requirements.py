@@ -55,7 +55,7 @@ def imported_names(places: Iterable[str]) -> set[str]:
 
 @pytest.mark.parametrize(
     ("places", "extras"),
-    [(PRODUCTION, ()), (DEVELOPMENT, ("development", "embedded"))],
+    [(PRODUCTION, ("tracing",)), (DEVELOPMENT, ("development", "embedded", "tracing"))],
     ids=["run", "development"],
 )
 def test_imported_packages_are_direct_requirements(places: tuple[str, ...], extras: tuple[str, ...]) -> None:
@@ -71,3 +71,14 @@ def test_imported_packages_are_direct_requirements(places: tuple[str, ...], extr
         if not required & {normalize(found) for found in distributions.get(name, ())}
     }
     assert not missing
+
+
+def test_packages_of_traces_are_imported_on_use_only() -> None:
+    """An installation without the extra must start."""
+    for place in PRODUCTION:
+        path = PROJECT / place
+        for module in [path] if path.is_file() else path.rglob("*.py"):
+            for node in ast.parse(module.read_text(encoding="utf-8")).body:
+                assert not ast.unparse(node).startswith(("import opentelemetry", "from opentelemetry")), (
+                    module
+                )
