@@ -171,17 +171,6 @@ def _tally(objective: Objective, buckets: Mapping[int, int]) -> Tally:
     return Tally(good, sum(buckets.values()) - good)
 
 
-_SUM_PERIODS = Statement(
-    text(
-        """
-        SELECT signal, bucket, date_trunc(:unit, starts_at, 'UTC') AS period, sum(count)::bigint AS number
-        FROM signal_counts WHERE minutes = 60 AND starts_at >= :earliest AND signal = ANY(:signals)
-        GROUP BY signal, bucket, period
-        """
-    )
-)
-
-
 def report_objectives(session: Session, *, now: datetime) -> list[ObjectiveReport]:
     """Report all objectives with budgets, burn rates and their course, in three queries."""
     windows = tally_windows(session, names=(*_MINUTES, *_HOURS), now=now)
@@ -201,6 +190,17 @@ def report_objectives(session: Session, *, now: datetime) -> list[ObjectiveRepor
             )
         )
     return reports
+
+
+_SUM_PERIODS = Statement(
+    text(
+        """
+        SELECT signal, bucket, date_trunc(:unit, starts_at, 'UTC') AS period, sum(count)::bigint AS number
+        FROM signal_counts WHERE minutes = 60 AND starts_at >= :earliest AND signal = ANY(:signals)
+        GROUP BY signal, bucket, period
+        """
+    )
+)
 
 
 def _tally_periods(

@@ -1,5 +1,6 @@
 """Health probes with dependencies that are down, slow, wrong or silent."""
 
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -150,6 +151,18 @@ class TestDiagnostic:
         assert statuses(body) == HEALTHY | {"database": "down", "cache": "down"}
         assert body["status"] == "degraded"
         assert "database" in body["message"]
+
+    def test_silent_stores_are_down_within_the_time_out(self, site: Site) -> None:
+        """Servers that accept connections and never answer."""
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            address = f"127.0.0.1:{silent.getsockname()[1]}"
+            body = site.diagnose(
+                database_url=f"postgresql://nobody@{address}/none",
+                redis_url=f"redis://{address}/0",
+                probe_percent=SHORT_PERCENT,
+            )
+        assert {statuses(body, faulty=name)[name] for name in ("database", "cache")} == {"down"}
+        assert all(body["checks"][name]["latencyMs"] <= SHORT_MS for name in ("database", "cache"))
 
     @pytest.mark.parametrize("name", ["gateway", "sms_gateway"])
     def test_balance_in_another_currency_counts_as_down(self, site: Site, name: str) -> None:
