@@ -6,11 +6,14 @@ import threading
 import click
 from prometheus_client import CollectorRegistry, start_http_server
 
-from commands.console.database import build_services
+from commands.console.environment import get_settings
 from commands.console.failures import CommandFailedError
 from marketplace.health.prometheus.dashboard import render_dashboard
 from marketplace.health.prometheus.metrics import MetricsCollector
 from marketplace.health.prometheus.rules import render_rules
+from marketplace.infra.logs import configure_command_logging
+from marketplace.infra.waits.limits import web_limits
+from marketplace.services import Services
 
 
 @click.group(help="Serve metrics for Prometheus, and generate the rules and the dashboard.")
@@ -36,7 +39,11 @@ def metrics() -> None:
 )
 def serve_metrics(host: str, port: int) -> None:
     """Serve the metrics."""
-    services = build_services()
+    settings = get_settings()
+    configure_command_logging(settings)
+    # A scrape must end although the database hangs.
+    limits = web_limits(settings.database_wait_scale)
+    services = Services.from_settings(settings, application_name="metrics", wait_limits=limits)
     registry = CollectorRegistry()
     registry.register(MetricsCollector(services.database, services.cache, clock=services.clock))
     try:

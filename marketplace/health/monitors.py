@@ -24,6 +24,7 @@ from marketplace.health.signal_counts import (
     POOL_MAXIMUM,
     POOL_TIMEOUTS,
     POOL_USED,
+    POOL_WAITS,
     WEBHOOK_REJECTED,
     sum_counts,
 )
@@ -115,6 +116,7 @@ def find_saturated_pool(session: Session, *, now: datetime) -> MonitoredConditio
     holds = all(use is not None and use > MAX_POOL_USE for use in minutes)
     facts: dict[str, Any] = {
         "percentPerMinute": [None if use is None else round(100 * use) for use in minutes],
+        "waits": sum(_sum_minutes(session, POOL_WAITS, now=now, window=_POOL_WINDOW).values()),
         "timeouts": sum(_sum_minutes(session, POOL_TIMEOUTS, now=now, window=_POOL_WINDOW).values()),
     }
     if holds:

@@ -16,9 +16,12 @@ from marketplace.infra.cache import Cache, CacheDownError
 from marketplace.infra.db import Database
 from marketplace.infra.signals.sending import parse_batch_field, signal_counters
 from marketplace.infra.sql.statements import Statement
-from marketplace.kernel.signals import COUNT, DURATION_SUM, Key
+from marketplace.kernel.signals import BUCKETS_MS, COUNT, DURATION_SUM, Key
 
 POOL_USED, POOL_MAXIMUM, POOL_TIMEOUTS = "pool_used", "pool_maximum", "pool_timeouts"
+# Waits of over 50 ms. Opening a new connection takes less.
+POOL_WAITS = "pool_waits"
+_FIRST_LONG_WAIT = BUCKETS_MS.index(50) + 1
 WEBHOOK_REJECTED = "webhook_rejected"
 # Wrong signatures in five minutes, after which an address is barred. One more raises PAYMENT_WEBHOOK_FAIL.
 MAX_REJECTIONS = 5
@@ -84,6 +87,8 @@ def _count_for_alerts(key: Key) -> Iterator[tuple[str, int]]:
     """Yield the signals of the monitored alerts."""
     if key.signal == "pool":
         yield f"pool_{key.label}", COUNT
+    elif key.signal == "pool_wait" and key.bucket >= _FIRST_LONG_WAIT:
+        yield POOL_WAITS, COUNT
     elif key.signal == WEBHOOK_REJECTED:
         yield WEBHOOK_REJECTED, COUNT
 

@@ -21,7 +21,7 @@ INCIDENT_RESOLVED = "This incident is resolved. Open a new incident."
 STATUS_HEADLINES = {
     "operational": "Everything works",
     "degraded": "Some parts have problems",
-    "down": "The marketplace does not work at the moment",
+    "down": "Important parts do not work",
     "maintenance": "Maintenance",
 }
 COMPONENT_TITLES = {

@@ -7,9 +7,11 @@ import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -213,25 +215,45 @@ def test_db_upgrade_through_a_pooler_is_refused(installation: Installation) -> N
     fails(installation.run("db", "upgrade", DATABASE_PREPARED_STATEMENTS="off"), "needs a direct connection")
 
 
-def test_metrics_are_served_until_a_signal(installation: Installation) -> None:
+@contextmanager
+def serving_metrics(installation: Installation, **changes: str) -> Iterator[int]:
+    """Run ``metrics serve`` and yield the port. The command ends with status 0."""
     port = free_port("server")
     command = [sys.executable, "-m", "commands.main", "metrics", "serve", "--port", str(port)]
     process = subprocess.Popen(
-        command, cwd=PROJECT, env=installation.environment, stdout=subprocess.PIPE, text=True
+        command, cwd=PROJECT, env=installation.environment | changes, stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None
         assert f"http://127.0.0.1:{port}/metrics" in process.stdout.readline()
-        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
-            lines = answer.read().decode().splitlines()
-        assert 'marketplace_up{server="database"} 1.0' in lines
-        assert 'marketplace_queue_oldest_seconds{queue="webhooks"} 0.0' in lines
-        taken = installation.run("metrics", "serve", "--port", str(port))
-        fails(taken, f"Cannot listen on 127.0.0.1:{port}", "Choose another port with --port.")
+        yield port
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
     assert process.returncode == 0
+
+
+def scrape(port: int) -> list[str]:
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        return answer.read().decode().splitlines()
+
+
+def test_metrics_are_served_until_a_signal(installation: Installation) -> None:
+    with serving_metrics(installation) as port:
+        lines = scrape(port)
+        assert 'marketplace_up{server="database"} 1.0' in lines
+        assert 'marketplace_queue_oldest_seconds{queue="webhooks"} 0.0' in lines
+        taken = installation.run("metrics", "serve", "--port", str(port))
+        fails(taken, f"Cannot listen on 127.0.0.1:{port}", "Choose another port with --port.")
+
+
+def test_metrics_are_served_while_the_database_is_silent(installation: Installation) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://nobody@127.0.0.1:{silent.getsockname()[1]}/none"
+        with serving_metrics(installation, DATABASE_URL=url) as port:
+            lines = scrape(port)
+    assert 'marketplace_up{server="database"} 0.0' in lines
+    assert 'marketplace_up{server="cache"} 1.0' in lines
 
 
 def test_db_upgrade_can_be_repeated_and_run_concurrently(installation: Installation) -> None:

@@ -53,6 +53,9 @@ class Site:
         for name in ("used", "maximum", "timeouts"):
             if name in counts:
                 recorder.count("pool", name, counts[name])
+        for _ in range(counts.get("waits", 0)):
+            recorder.observe("pool_wait", "", 0.2)
+            recorder.observe("pool_wait", "", 0.04)
         if "rejected" in counts:
             recorder.count("webhook_rejected", "gateway", counts["rejected"])
         send_counts(self.cache, minute=int(at.timestamp()) // 60, recorder=recorder)
@@ -136,7 +139,7 @@ class TestSaturatedPool:
             site.record(NOW - timedelta(minutes=back), used=90, maximum=100)
         site.check(NOW)
         assert site.open() == []
-        site.record(NOW - timedelta(minutes=1), used=90, maximum=100, timeouts=2)
+        site.record(NOW - timedelta(minutes=1), used=90, maximum=100, timeouts=2, waits=3)
 
         site.check(NOW)
 
@@ -144,7 +147,7 @@ class TestSaturatedPool:
         with site.database.reading() as session:
             facts = session.scalar(text("SELECT facts FROM alerts"))
         assert facts["percentPerMinute"] == [90, 90, 90]
-        assert facts["timeouts"] == 2
+        assert (facts["waits"], facts["timeouts"]) == (3, 2)
 
         site.record(NOW + timedelta(minutes=1), used=10, maximum=100)
         site.check(NOW + timedelta(minutes=2))

@@ -10,9 +10,12 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from marketplace.infra.db import Database
+from marketplace.infra.settings import Settings
 from marketplace.infra.sql.statements import Statement
+from marketplace.kernel.signals import BUCKETS_MS, RECORDER
 from marketplace.platform.models import Campus
 from tests.support.pgbouncer import connection_mode, pgbouncer, pooled_url, role_settings
+from tests.support.threads import at_once
 
 __all__ = ["connection_mode", "pgbouncer", "pooled_url", "role_settings"]
 
@@ -165,3 +168,19 @@ def test_row_class_with_other_columns_than_the_statement_is_refused(
     statement = Statement(text("SELECT 'North' AS name, 'north' AS slug"), row=_CampusRow)
     with single_connection_database.reading() as session, pytest.raises(TypeError, match="_CampusRow"):
         statement.one(session)
+
+
+def test_wait_for_a_connection_is_recorded(settings: Settings) -> None:
+    small = Database(settings.database_url, pool_size=1, application_name="tests")
+
+    def use(_number: int) -> None:
+        with small.reading() as session:
+            session.execute(text("SELECT pg_sleep(0.2)"))
+
+    RECORDER.take()
+    # The pool grows to two connections, so the third session waits for one of the others.
+    assert at_once(use, range(3)) == [None] * 3
+    small.close()
+
+    waits = {key.bucket: number for key, number in RECORDER.take().items() if key.signal == "pool_wait"}
+    assert sum(number for bucket, number in waits.items() if bucket > BUCKETS_MS.index(100)) >= 1
