@@ -6,7 +6,8 @@ import click
 
 from commands.console.database import read_session
 from commands.console.output import print_table
-from marketplace.health.signal_counts import CSP_VIOLATION, DEPRECATED_CALL, list_daily_counts
+from marketplace.health.signal_counts import list_daily_counts
+from marketplace.kernel.signals import CSP_VIOLATION, DEPRECATED_CALL
 
 _KINDS = {"csp": CSP_VIOLATION, "deprecated": DEPRECATED_CALL}
 

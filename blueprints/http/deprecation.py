@@ -8,8 +8,7 @@ from email.utils import format_datetime
 
 from flask import request
 
-from marketplace.health.signal_counts import DEPRECATED_CALL
-from marketplace.kernel.signals import RECORDER
+from marketplace.kernel.signals import DEPRECATED_CALL, RECORDER
 
 # Rule 5 of the section "Versioning" of the interface specification: at least six months.
 MINIMUM_NOTICE = timedelta(days=184)

@@ -8,14 +8,13 @@ from flask import request
 from blueprints.http import PUBLIC, Context, ContractBlueprint
 from blueprints.http.request_parsing import read_body
 from blueprints.platform.schemas import CspReceipt
-from marketplace.health.signal_counts import CSP_VIOLATION
 from marketplace.kernel.errors import (
     MalformedBodyError,
     PayloadTooLargeError,
     UnsupportedMediaTypeError,
     ValidationError,
 )
-from marketplace.kernel.signals import RECORDER
+from marketplace.kernel.signals import CSP_VIOLATION, RECORDER
 from marketplace.platform import csp_reports, texts
 
 csp_area = ContractBlueprint("csp_reports", "/api/csp-report", "Reports of browsers")

@@ -16,7 +16,7 @@ from marketplace.infra.cache import Cache, CacheDownError
 from marketplace.infra.db import Database
 from marketplace.infra.signals.sending import parse_batch_field, signal_counters
 from marketplace.infra.sql.statements import Statement
-from marketplace.kernel.signals import BUCKETS_MS, COUNT, DURATION_SUM, Key
+from marketplace.kernel.signals import BUCKETS_MS, CLIENT_LABELLED, COUNT, DURATION_SUM, Key
 
 POOL_USED, POOL_MAXIMUM, POOL_TIMEOUTS = "pool_used", "pool_maximum", "pool_timeouts"
 # Waits of over 50 ms. Opening a new connection takes less.
@@ -25,9 +25,7 @@ _FIRST_LONG_WAIT = BUCKETS_MS.index(50) + 1
 WEBHOOK_REJECTED = "webhook_rejected"
 # Wrong signatures in five minutes, after which an address is barred. One more raises PAYMENT_WEBHOOK_FAIL.
 MAX_REJECTIONS = 5
-CSP_VIOLATION, DEPRECATED_CALL = "csp_violation", "deprecated_call"
-DAILY_KINDS = (CSP_VIOLATION, DEPRECATED_CALL)
-# Clients choose parts of the labels. Further labels of a day are added up under this one.
+# Further labels of a day are added up under this label.
 OTHER = "other"
 MAX_LABELS_PER_DAY = 500
 MINUTES_KEPT = timedelta(days=4)
@@ -73,7 +71,7 @@ def _apply_batch(session: Session, *, batch_id: UUID, counted: Mapping[str, int]
         if key.bucket == DURATION_SUM:
             continue
         at = datetime.fromtimestamp(minute * 60, UTC)
-        if key.signal in DAILY_KINDS:
+        if key.signal in CLIENT_LABELLED:
             days[key.signal, at.date(), key.label] += number
         for signal, bucket in (*count_for_objectives(key), *_count_for_alerts(key)):
             signals[signal, 1, at, bucket] += number

@@ -15,6 +15,9 @@ _BOUNDS_SECONDS = tuple(bound / 1_000 for bound in BUCKETS_MS)
 COUNT = -1  # the bucket of a count without a duration
 DURATION_SUM = -3  # the bucket with the sum of the durations of all buckets, in microseconds
 MAX_LABEL_LENGTH = 200
+# Signals whose labels have words of clients, so their number has no limit.
+CSP_VIOLATION, DEPRECATED_CALL = "csp_violation", "deprecated_call"
+CLIENT_LABELLED = frozenset({CSP_VIOLATION, DEPRECATED_CALL})
 
 
 class Key(NamedTuple):

@@ -12,7 +12,6 @@ from marketplace.infra.cache import Cache, Script
 
 # A buffer with this number of fields becomes a batch, which limits the work of one transaction.
 MAX_BATCH_FIELDS = 20_000
-_MAX_PARTS_PER_CALL = 2_000  # an even number
 
 _INCREMENT = Script(
     """
@@ -29,10 +28,13 @@ _INCREMENT = Script(
 _ADD = Script(
     """
     -- KEYS: buffer, list of batches, key of the new batch, totals
-    -- ARGV: maximum number of fields, id of the new batch, prefix of the buffer's fields, then fields and numbers
-    for position = 4, #ARGV, 2 do
+    -- ARGV: maximum number of fields, id of the new batch, prefix of the buffer's fields, whether to add to the totals,
+    --   then fields and numbers
+    for position = 5, #ARGV, 2 do
       redis.call('HINCRBY', KEYS[1], ARGV[3] .. ARGV[position], ARGV[position + 1])
-      redis.call('HINCRBY', KEYS[4], ARGV[position], ARGV[position + 1])
+      if ARGV[4] == '1' then
+        redis.call('HINCRBY', KEYS[4], ARGV[position], ARGV[position + 1])
+      end
     end
     if redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[1]) then
       redis.call('RENAME', KEYS[1], KEYS[3])
@@ -91,23 +93,24 @@ class Counters:
             batch_id,
         )
 
-    def add(self, counts: Mapping[str, int], *, batch_prefix: str) -> None:
-        """Add numbers to fields of the buffer and of the totals.
+    def add(self, counts: Mapping[str, int], *, batch_prefix: str, to_totals: bool) -> None:
+        """Add numbers to fields of the buffer, and maybe of the totals, in one command.
 
+        :param counts: at most about a thousand fields, since the server does nothing else meanwhile
         :param batch_prefix: the start of the buffer's fields, such as the time; the totals have the fields without it
+        :param to_totals: whether to add to the totals, which keep each field for the life of the cache
         :raises CacheDownError: the cache is unavailable; a lost response can hide a successful addition
         """
-        pairs = [part for field, number in counts.items() for part in (field, number)]
-        for start in range(0, len(pairs), _MAX_PARTS_PER_CALL):
-            batch_id = uuid4().hex
-            self._cache.run(
-                _ADD,
-                (self._buffer, self._batches, self._batch(batch_id), self._totals),
-                MAX_BATCH_FIELDS,
-                batch_id,
-                batch_prefix,
-                *pairs[start : start + _MAX_PARTS_PER_CALL],
-            )
+        batch_id = uuid4().hex
+        self._cache.run(
+            _ADD,
+            (self._buffer, self._batches, self._batch(batch_id), self._totals),
+            MAX_BATCH_FIELDS,
+            batch_id,
+            batch_prefix,
+            int(to_totals),
+            *(part for field, number in counts.items() for part in (field, number)),
+        )
 
     def read_totals(self) -> Mapping[str, int]:
         """Return the sums of all additions by field.

@@ -5,17 +5,18 @@ A count belongs to the minute in which it is sent. A killed process loses the co
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import structlog
 
 from marketplace.infra.cache import Cache, CacheDownError
 from marketplace.infra.signals.counters import Counters
 from marketplace.kernel.clock import Clock, system_clock
-from marketplace.kernel.signals import RECORDER, Key, Recorder
+from marketplace.kernel.signals import CLIENT_LABELLED, RECORDER, Key, Recorder
 
 INTERVAL_SECONDS = 5.0
 _MAX_KEPT_COUNTS = 20_000  # while the cache is down
+_MAX_FIELDS_PER_CALL = 1_000
 _SEPARATOR = "|"
 
 _log = structlog.get_logger(__name__)
@@ -35,14 +36,27 @@ def send_counts(cache: Cache, *, minute: int, recorder: Recorder = RECORDER) -> 
     taken = recorder.take()
     if not taken:
         return 0
-    fields = {_format_field(key): number for key, number in taken.items()}
-    try:
-        signal_counters(cache).add(fields, batch_prefix=f"{minute}{_SEPARATOR}")
-    except CacheDownError:
-        if len(taken) <= _MAX_KEPT_COUNTS:
-            recorder.put_back(taken)
-        return 0
-    return len(taken)
+    counters, sent = signal_counters(cache), 0
+    # A part that was sent must not be sent again, so each part is kept or sent as a whole.
+    for part in _split(taken):
+        fields = {_format_field(key): number for key, number in part.items()}
+        to_totals = next(iter(part)).signal not in CLIENT_LABELLED
+        try:
+            counters.add(fields, batch_prefix=f"{minute}{_SEPARATOR}", to_totals=to_totals)
+        except CacheDownError:
+            if len(taken) <= _MAX_KEPT_COUNTS:
+                recorder.put_back(part)
+        else:
+            sent += len(part)
+    return sent
+
+
+def _split(counts: Mapping[Key, int]) -> Iterator[dict[Key, int]]:
+    """Split counts into parts for a command each, apart those with words of clients."""
+    for has_words in (False, True):
+        keys = [key for key in counts if (key.signal in CLIENT_LABELLED) is has_words]
+        for start in range(0, len(keys), _MAX_FIELDS_PER_CALL):
+            yield {key: counts[key] for key in keys[start : start + _MAX_FIELDS_PER_CALL]}
 
 
 def read_totals(cache: Cache) -> dict[Key, int]:

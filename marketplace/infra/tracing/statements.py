@@ -34,7 +34,8 @@ class _TracedCursor:
 
     def execute(self, query: Any, vars: Any = None) -> None:  # noqa: A002 - the driver's name
         """Execute a statement."""
-        sent = self._text_of(query if isinstance(query, str) else repr(query))
+        # The driver's helpers send bytes with values.
+        sent = self._text_of(query) if isinstance(query, str) else ""
         with span(
             name_statement(sent),
             kind="client",

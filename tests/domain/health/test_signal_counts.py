@@ -3,17 +3,28 @@
 import threading
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from marketplace.health import signal_counts
 from marketplace.health.objectives import BAD, GOOD, OBJECTIVES
-from marketplace.infra.cache import Cache
+from marketplace.infra.cache import Cache, CacheDownError
 from marketplace.infra.db import Database
+from marketplace.infra.settings import Settings
 from marketplace.infra.signals import sending
 from marketplace.infra.signals.sending import SignalSender, read_totals, send_counts, signal_counters
-from marketplace.kernel.signals import BUCKETS_MS, COUNT, DURATION_SUM, RECORDER, Key, Recorder
+from marketplace.kernel.signals import (
+    BUCKETS_MS,
+    COUNT,
+    CSP_VIOLATION,
+    DEPRECATED_CALL,
+    DURATION_SUM,
+    RECORDER,
+    Key,
+    Recorder,
+)
 from marketplace.services import Services
 
 NOW = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
@@ -110,12 +121,37 @@ def test_counts_are_kept_while_the_cache_is_down(cache: Cache) -> None:
     }
 
 
+class LosingCache(Cache):
+    """A cache that goes down after a number of commands."""
+
+    left = 1
+
+    def run(self, *arguments: Any, **named: Any) -> Any:
+        self.left -= 1
+        if self.left < 0:
+            raise CacheDownError
+        return super().run(*arguments, **named)
+
+
+def test_parts_sent_before_an_outage_are_not_sent_again(settings: Settings) -> None:
+    cache, recorder, name = LosingCache(settings.redis_url), Recorder(), uuid4().hex
+    for number in range(1_500):
+        recorder.count(name, str(number))
+    assert send(cache, recorder) == 1_000
+    cache.left = 10
+    assert send(cache, recorder) == 500
+    assert send(cache, recorder) == 0
+    totals = {key: number for key, number in read_totals(cache).items() if key.signal == name}
+    assert len(totals) == 1_500
+    assert set(totals.values()) == {1}
+
+
 def test_idle_pool_is_no_fault(database: Database, cache: Cache) -> None:
     recorder = Recorder()
     recorder.count("pool", "used", 0)
     recorder.count("pool", "maximum", 20)
     assert send(cache, recorder) == 1
-    signal_counters(cache).add({"pool|-1|used": 0}, batch_prefix=f"{MINUTE}|")
+    signal_counters(cache).add({"pool|-1|used": 0}, batch_prefix=f"{MINUTE}|", to_totals=True)
 
     assert signal_counts.store_counts(database, cache, now=NOW) == 1
 
@@ -123,22 +159,28 @@ def test_idle_pool_is_no_fault(database: Database, cache: Cache) -> None:
     assert sums(database, signal_counts.POOL_MAXIMUM) == {COUNT: 20}
 
 
+def test_labels_with_words_of_clients_have_no_totals(cache: Cache) -> None:
+    """The totals live as long as the cache, so clients must not add keys."""
+    recorder, word = Recorder(), uuid4().hex
+    recorder.count(CSP_VIOLATION, f"script-src https://{word}.example")
+    recorder.count(DEPRECATED_CALL, f"GET /api/old {word}")
+    recorder.count("cache", word)
+    assert send(cache, recorder) == 3
+    assert [key for key in read_totals(cache) if word in key.label] == [Key("cache", word, COUNT)]
+
+
 def test_daily_labels_are_limited(database: Database, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal_counts, "MAX_LABELS_PER_DAY", 3)
     recorder = Recorder()
     for number in range(6):
-        recorder.count(signal_counts.CSP_VIOLATION, f"script-src https://{number}.example", 10 - number)
-    recorder.count(signal_counts.DEPRECATED_CALL, "GET /api/old okhttp/4.9")
+        recorder.count(CSP_VIOLATION, f"script-src https://{number}.example", 10 - number)
+    recorder.count(DEPRECATED_CALL, "GET /api/old okhttp/4.9")
     send(cache, recorder)
     signal_counts.store_counts(database, cache, now=NOW)
 
     with database.reading() as session:
-        rows = signal_counts.list_daily_counts(
-            session, kind=signal_counts.CSP_VIOLATION, since=date(2026, 11, 1)
-        )
-        [call] = signal_counts.list_daily_counts(
-            session, kind=signal_counts.DEPRECATED_CALL, since=date(2026, 11, 1)
-        )
+        rows = signal_counts.list_daily_counts(session, kind=CSP_VIOLATION, since=date(2026, 11, 1))
+        [call] = signal_counts.list_daily_counts(session, kind=DEPRECATED_CALL, since=date(2026, 11, 1))
     assert [(row.label[-9:], row.count) for row in rows] == [
         ("other", 18),
         ("0.example", 10),

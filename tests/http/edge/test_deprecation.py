@@ -12,8 +12,7 @@ from blueprints.http.application import build_app
 from blueprints.http.deprecation import MINIMUM_NOTICE, Deprecation
 from blueprints.http.field_docs import doc
 from blueprints.http.fields import Schema
-from marketplace.health.signal_counts import DEPRECATED_CALL
-from marketplace.kernel.signals import RECORDER
+from marketplace.kernel.signals import DEPRECATED_CALL, RECORDER
 from marketplace.services import Services
 
 END = Deprecation(since=date(2026, 12, 1), sunset=date(2027, 7, 1), guide="/docs/moved")

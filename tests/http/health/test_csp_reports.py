@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from marketplace.health.signal_counts import CSP_VIOLATION
-from marketplace.kernel.signals import RECORDER
+from marketplace.kernel.signals import CSP_VIOLATION, RECORDER
 from tests.support.probes import assert_problem
 
 REPORT_URI = {
