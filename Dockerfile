@@ -14,7 +14,7 @@ ENV PATH="/opt/venv/bin:$PATH"
 # Dependencies rarely change: this layer is rebuilt only after a change of the lock file.
 # REQUIREMENTS=tracing adds the packages for traces.
 ARG REQUIREMENTS=production
-COPY requirements/${REQUIREMENTS}.txt /build/requirements/
+COPY requirements/production.txt requirements/tracing.txt /build/requirements/
 RUN pip install --require-hashes -r /build/requirements/${REQUIREMENTS}.txt
 
 WORKDIR /build

@@ -6,6 +6,7 @@ Two process groups serve the application. The sync group (default) handles CPU-b
 
 import gc
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ if process_group == "gevent":
     from gunicorn.workers.ggevent import GeventWorker as Worker
 else:
     from gunicorn.workers.sync import SyncWorker as Worker
+
+
+_CLOCK_SECONDS = 0.5
 
 
 def _read_integer(name: str, default: int) -> int:
@@ -138,6 +142,10 @@ def post_worker_init(worker: Any) -> None:
     """
     from wsgi import services  # noqa: PLC0415 - the application is loaded after this file
 
+    # The first request must not wait for the database to tell the time, least of all a probe.
+    measuring = threading.Thread(target=services.clock, name="clock", daemon=True)
+    measuring.start()
+    measuring.join(_CLOCK_SECONDS)
     services.live_streams.stop_when(lambda: not worker.alive)
     services.signal_sender.start()
 

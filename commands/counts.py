@@ -33,6 +33,6 @@ def counts(kind: str, days: int) -> None:
     with read_session() as session:
         rows = list_daily_counts(session, kind=_KINDS[kind], since=since)
     if not rows:
-        click.echo(f"Nothing was counted in {days} days.")
+        click.echo(f"No counts of {kind} in the last {days} days (UTC).")
         return
-    print_table(("Day", "Count", "About"), [(row.day.isoformat(), str(row.count), row.label) for row in rows])
+    print_table(("Day", "Count", "Label"), [(row.day.isoformat(), str(row.count), row.label) for row in rows])

@@ -50,7 +50,7 @@ def serve_metrics(host: str, port: int) -> None:
         server, thread = start_http_server(port, addr=host, registry=registry)
     except OSError as error:
         raise CommandFailedError(
-            f"Cannot listen on {host}:{port} ({error.strerror}). Choose another port with --port."
+            f"Cannot listen on {host}:{port}: {error.strerror}. Change --host or --port."
         ) from error
     click.echo(f"Serving metrics at http://{host}:{port}/metrics. Ctrl-C ends the command.")
     stopped = threading.Event()

@@ -101,17 +101,20 @@ class Dispatcher:
         }
         self._redis_down_until = 0.0
 
-    def send_wakeup(self, queue: str, table: str, row_id: UUID, *, delay_seconds: float = 0) -> bool:
+    def send_wakeup(
+        self, queue: str, table: str, row_id: UUID, *, delay_seconds: float = 0, parent: str | None = None
+    ) -> bool:
         """Send a wake-up for a committed row to a queue.
 
         Errors of the queue server are logged and not raised, because a sweep enqueues the row later.
 
+        :param parent: the ``traceparent`` of the job; none for the current span, empty for a trace of its own
         :return: whether the wake-up was sent
         """
         if time.monotonic() < self._redis_down_until:
             return False
         try:
-            parent = current_parent()
+            parent = current_parent() if parent is None else parent
             arguments = (queue, table, str(row_id), *([parent] if parent else []))
             if delay_seconds:
                 self._run_tasks[queue].schedule(arguments, delay=delay_seconds)
@@ -202,7 +205,7 @@ class Dispatcher:
         with self._services.database.reading() as session:
             due = due_rows(session, now=now - SWEEP_GRACE, limit=capacity or _MAX_INLINE_ROWS)
         for index, row_id in enumerate(due):
-            if capacity is None or not self.send_wakeup(queue, table, row_id):
+            if capacity is None or not self.send_wakeup(queue, table, row_id, parent=""):
                 result.processed_inline += self._process_inline(
                     queue, table, due[index : index + _MAX_INLINE_ROWS]
                 )

@@ -159,8 +159,10 @@ def store_signals(services: Services, _sweeper: QueueSweeper, now: datetime) -> 
 )
 def check_signals(services: Services, _sweeper: QueueSweeper, now: datetime) -> int:
     """Check the monitored alerts, except the stall of the own queue."""
-    services.database.in_transaction(monitors.check_signals, now=now)
-    services.database.in_transaction(budgets.check_burn_rates, now=now)
+    # Without the cache no counts arrive, and missing counts must not resolve an alert.
+    if signal_counts.are_counts_arriving(services.cache):
+        services.database.in_transaction(monitors.check_signals, now=now)
+        services.database.in_transaction(budgets.check_burn_rates, now=now)
     others = tuple(name for name in queues.NAMES if name != queues.ESCROW_RECONCILIATION)
     return monitors.check_queues(
         services.database, services.cache, services.scale_hook, queues=others, now=now

@@ -31,7 +31,7 @@ class BudgetPeriodView(Schema):
     burn_rate = fields.Float(required=True, metadata=doc("Burn rate of the period.", 0.11))
     budget_left = fields.Float(
         required=True,
-        metadata=doc("Part of the window's budget that was left after the period.", 0.98),
+        metadata=doc("Fraction of the window's budget that was left after the period.", 0.98),
     )
 
 
@@ -42,7 +42,7 @@ class ObjectiveView(Schema):
     title = fields.String(
         required=True, metadata=doc("Name for people.", "Availability of storefront and checkout")
     )
-    target = fields.Float(required=True, metadata=doc("Part of the events that must be good.", 0.999))
+    target = fields.Float(required=True, metadata=doc("Fraction of the events that must be good.", 0.999))
     window_days = fields.Integer(required=True, metadata=doc("Window of the target in days.", 30))
     threshold_ms = fields.Integer(
         required=True,
@@ -52,10 +52,10 @@ class ObjectiveView(Schema):
     good = fields.Integer(required=True, metadata=doc("Good events of the window.", 547_190))
     bad = fields.Integer(required=True, metadata=doc("Events that missed the target.", 10))
     attained = fields.Float(
-        required=True, allow_none=True, metadata=doc("Part of good events; null without events.", 0.99998)
+        required=True, allow_none=True, metadata=doc("Fraction of good events; null without events.", 0.99998)
     )
     budget_left = fields.Float(
-        required=True, metadata=doc("Part of the error budget that is left; negative if overspent.", 0.98)
+        required=True, metadata=doc("Fraction of the error budget that is left; negative if overspent.", 0.98)
     )
     state = Choice(*BUDGET_STATES, required=True, metadata=doc("State of the budget.", "green"))
     burn_rates = fields.Nested(BurnRatesView, required=True, metadata=doc("Burn rates by window."))

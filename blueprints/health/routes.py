@@ -26,7 +26,7 @@ area = ContractBlueprint("health", "/health", "Health probes")
     reply=LivenessView,
     enveloped=False,
     phased=True,
-    # Answers although all sync workers are busy.
+    # The waiting group answers even when all sync workers are busy.
     group=ProcessGroup.WAITING,
 )
 def check_liveness(_ctx: Context) -> Response:
@@ -66,7 +66,7 @@ def check_readiness(ctx: Context) -> Response:
         "status": "ready" if is_ready else "not_ready",
         "checks": {name: "up" if answers else "down" for name, answers in checks.items()},
     }
-    return _respond(body, is_ready=is_ready)
+    return _respond(body, status=200 if is_ready else 503)
 
 
 @area.get(
@@ -81,7 +81,7 @@ def check_readiness(ctx: Context) -> Response:
 def check_dependency_readiness(ctx: Context) -> Response:
     """Check seven dependencies. Only the database and the cache decide about the status."""
     is_healthy, body = diagnostic.check_all(ctx.services.probe_results, _dependencies(ctx), now=ctx.now)
-    return _respond(body, is_ready=is_healthy)
+    return _respond(body, status=200 if is_healthy else 503)
 
 
 @area.get(
@@ -93,14 +93,14 @@ def check_dependency_readiness(ctx: Context) -> Response:
     phased=True,
 )
 def show_diagnostic(ctx: Context) -> Response:
-    """Check seven dependencies in parallel. The answer is always 200, and at most five seconds old."""
+    """Check seven dependencies in parallel. The answer is always 200. Results are reused for five seconds."""
     body = diagnostic.diagnose(
         ctx.services.probe_results,
         _dependencies(ctx),
         now=ctx.now,
         request_id=str(ctx.request_id),
     )
-    return _respond(body, is_ready=True)
+    return _respond(body)
 
 
 def _dependencies(ctx: Context) -> Dependencies:
@@ -117,5 +117,5 @@ def _dependencies(ctx: Context) -> Dependencies:
     )
 
 
-def _respond(body: dict[str, Any], *, is_ready: bool) -> Response:
-    return Response(dump_json(body), status=200 if is_ready else 503, content_type=JSON_TYPE)
+def _respond(body: dict[str, Any], *, status: int = 200) -> Response:
+    return Response(dump_json(body), status=status, content_type=JSON_TYPE)

@@ -9,9 +9,7 @@ from blueprints.http.fields import Choice, Schema
 class LivenessView(Schema):
     """The liveness of the process."""
 
-    status = fields.String(
-        required=True, metadata=doc("`live`; of the readiness `ready` or `not_ready`.", "live")
-    )
+    status = fields.String(required=True, metadata=doc("Always `live`.", "live"))
 
 
 class ReadinessChecks(Schema):
@@ -21,8 +19,15 @@ class ReadinessChecks(Schema):
     cache = fields.String(required=True, metadata=doc("State of the cache server.", "up"))
 
 
-class ReadinessView(LivenessView):
+class ReadinessView(Schema):
     """The readiness of the service."""
+
+    status = Choice(
+        "ready",
+        "not_ready",
+        required=True,
+        metadata=doc("`not_ready` if the database or the cache fails.", "ready"),
+    )
 
     checks = fields.Nested(ReadinessChecks, required=True, metadata=doc("State of each dependency."))
 
@@ -75,7 +80,7 @@ class ProbeView(Schema):
     status = Choice(
         *("ok", "operational", "degraded", "unavailable", "down"),
         required=True,
-        metadata=doc("`ok` and `operational` mean no fault.", "ok"),
+        metadata=doc("`ok` (stores) and `operational` (providers) mean no fault.", "ok"),
     )
     latency_ms = fields.Float(required=True, metadata=doc("Duration of the check in milliseconds.", 3.1))
     last_checked_at = fields.DateTime(
@@ -98,7 +103,9 @@ class ProbesView(Schema):
         ProbeView, data_key="ai_model", required=True, metadata=doc("The assistant's model.")
     )
     messaging = fields.Nested(
-        ProbeView, required=True, metadata=doc("Only the configuration is checked, so at best `degraded`.")
+        ProbeView,
+        required=True,
+        metadata=doc("Configuration only: `degraded` if configured, otherwise `unavailable`."),
     )
     sms_gateway = fields.Nested(
         ProbeView, data_key="sms_gateway", required=True, metadata=doc("The balance, in naira.")
@@ -115,7 +122,13 @@ class DiagnosticView(Schema):
         required=True,
         metadata=doc("`degraded` if database, cache, gateway or language model has a fault.", "ok"),
     )
-    message = fields.String(required=True, metadata=doc("The dependencies with a fault.", "All respond."))
+    message = fields.String(
+        required=True,
+        metadata=doc(
+            "Summary, with the names of required dependencies that have a fault.",
+            "All required dependencies respond.",
+        ),
+    )
     version = fields.String(required=True, metadata=doc("Revision of the build, or `unknown`.", "9f13c2fa"))
     uptime = fields.Integer(required=True, metadata=doc("Seconds since the start.", 86400))
     timestamp = fields.DateTime(required=True)

@@ -16,6 +16,18 @@ from marketplace.platform import cache_tags
 
 status_area = ContractBlueprint("status", "/api/status", "Status of the service")
 _FRESH_SECONDS = 30
+_PAGE_TEXTS = {
+    "headlines": texts.STATUS_HEADLINES,
+    "advice": texts.STATUS_ADVICE,
+    "planned_end": texts.PLANNED_END,
+    "components": texts.COMPONENT_TITLES,
+    "component_statuses": texts.COMPONENT_STATUS_WORDS,
+    "incidents": texts.INCIDENTS_TITLE,
+    "no_incidents": texts.NO_INCIDENTS,
+    "impacts": texts.IMPACT_WORDS,
+    "note_statuses": texts.NOTE_STATUS_WORDS,
+    "updated": texts.STATUS_UPDATED,
+}
 
 
 @status_area.get(
@@ -37,12 +49,8 @@ def show_status_page() -> Response:
         page = render_template(
             "status.html",
             found=found,
-            headlines=texts.STATUS_HEADLINES,
-            components=texts.COMPONENT_TITLES,
-            component_statuses=texts.COMPONENT_STATUS_WORDS,
-            impacts=texts.IMPACT_WORDS,
-            note_statuses=texts.NOTE_STATUS_WORDS,
-            zone=LAGOS,
+            texts=_PAGE_TEXTS,
+            show_time=lambda moment: moment.astimezone(LAGOS).strftime("%-d %b %Y, %H:%M"),
             now=ctx.now,
         )
         return page.encode()

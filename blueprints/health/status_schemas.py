@@ -45,7 +45,7 @@ class AddIncidentNote(Schema):
         min_length=3,
         max_length=1_000,
         required=True,
-        metadata=doc("Public text.", "The bank has solved the problem. We watch the next transfers."),
+        metadata=doc("Public text.", "The bank has solved the problem. We are monitoring new transfers."),
     )
 
 

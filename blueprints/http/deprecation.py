@@ -1,4 +1,4 @@
-"""Deprecated routes: headers that announce the end, and a count of the clients that still call."""
+"""Deprecated routes: response headers, and a daily count of calls."""
 
 import re
 from collections.abc import MutableMapping
@@ -47,8 +47,10 @@ class Deprecation:
         }
 
 
-def announce(headers: MutableMapping[str, str], deprecation: Deprecation, *, route: str) -> None:
-    """Add the headers of a response, and count the call for the client's name and version.
+def add_deprecation_headers(
+    headers: MutableMapping[str, str], deprecation: Deprecation, *, route: str
+) -> None:
+    """Add the deprecation headers, and count the call by route and client product.
 
     :param headers: the headers of the response
     :param route: the method and the template of the path

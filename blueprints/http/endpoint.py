@@ -68,7 +68,7 @@ class Endpoint:
         context.contract = self.contract
         if self.contract.deprecation is not None:
             route = f"{self.contract.method} {self.contract.path}"
-            deprecations.announce(context.headers, self.contract.deprecation, route=route)
+            deprecations.add_deprecation_headers(context.headers, self.contract.deprecation, route=route)
         declared_wait_seconds.set(self._wait_seconds)
         auth.authenticate(context, self.contract)
         if self.contract.cache_seconds:

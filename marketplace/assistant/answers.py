@@ -5,6 +5,7 @@ or of the connection while the provider is silent. No database connection is hel
 """
 
 import contextlib
+import contextvars
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -185,7 +186,7 @@ class Answer:
         self._is_stored = False
         self._is_closed = False
         self._has_token = False
-        self._producer = gevent.spawn(self._produce)
+        self._producer = gevent.spawn(contextvars.copy_context().run, self._produce)
 
     @property
     def seconds_left(self) -> float:

@@ -29,12 +29,12 @@ _HOURS = {
     "30d": timedelta(days=30),
 }
 BURN_WINDOWS = ("5m", "30m", "1h", "6h", "3d")
-MIN_BAD_EVENTS = 3  # a single failed request of a quiet night burns no budget that matters
+MIN_BAD_EVENTS = 3  # with little traffic, a single failed request exceeds every factor
 
 
 @dataclass(frozen=True)
 class BurnRule:
-    """A rule that pages when the budget burns too fast in both windows."""
+    """An alert rule for a budget that burns too fast in both windows."""
 
     severity: Severity
     factor: float
@@ -68,10 +68,10 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class PeriodOfBudget:
+class BudgetPeriod:
     """The events of a day or an hour, and the burn rate of the period.
 
-    :ivar budget_left: the part of the window's budget that is left after the period
+    :ivar budget_left: the fraction of the window's budget that is left after the period
     """
 
     starts_at: datetime
@@ -94,18 +94,18 @@ class ObjectiveReport:
     objective: Objective
     tally: Tally
     burn_rates: Mapping[str, float]
-    days: list[PeriodOfBudget]
-    hours: list[PeriodOfBudget]
+    days: list[BudgetPeriod]
+    hours: list[BudgetPeriod]
 
     @property
     def attained(self) -> float | None:
-        """The part of good events; none without events."""
+        """The fraction of good events; none without events."""
         return self.tally.good / self.tally.total if self.tally.total else None
 
     @property
     def budget_left(self) -> float:
-        """The part of the error budget that is left: 1 is all, a negative part is overspent."""
-        return 1 - self.tally.burn_rate(self.objective)
+        """The fraction of the error budget that is left: 1 is all, a negative fraction is overspent."""
+        return round(1 - self.tally.burn_rate(self.objective), 9)
 
     @property
     def state(self) -> BudgetState:
@@ -116,7 +116,7 @@ class ObjectiveReport:
 def budget_state(left: float) -> BudgetState:
     """Return the state of a budget.
 
-    :param left: the part that is left
+    :param left: the fraction that is left
     """
     if left <= 0:
         return "code_red"
@@ -172,7 +172,7 @@ def _tally(objective: Objective, buckets: Mapping[int, int]) -> Tally:
 
 
 def report_objectives(session: Session, *, now: datetime) -> list[ObjectiveReport]:
-    """Report all objectives with budgets, burn rates and their course, in three queries."""
+    """Report all objectives with budgets, burn rates and their history by day and hour, in three queries."""
     windows = tally_windows(session, names=(*_MINUTES, *_HOURS), now=now)
     days = _tally_periods(session, "day", since=now - _HOURS["30d"])
     hours = _tally_periods(session, "hour", since=now - _HOURS["1d"])
@@ -185,8 +185,8 @@ def report_objectives(session: Session, *, now: datetime) -> list[ObjectiveRepor
                 objective,
                 window,
                 burn_rates,
-                _describe_periods(objective, window, days[name], now=now),
-                _describe_periods(objective, window, hours[name], now=now),
+                _describe_periods(objective, window, days[name], length=timedelta(days=1), now=now),
+                _describe_periods(objective, window, hours[name], length=timedelta(hours=1), now=now),
             )
         )
     return reports
@@ -217,22 +217,26 @@ def _tally_periods(
 
 
 def _describe_periods(
-    objective: Objective, window: Tally, periods: Mapping[datetime, Tally], *, now: datetime
-) -> list[PeriodOfBudget]:
+    objective: Objective,
+    window: Tally,
+    periods: Mapping[datetime, Tally],
+    *,
+    length: timedelta,
+    now: datetime,
+) -> list[BudgetPeriod]:
     """Describe periods in order. The last period ends with the present budget.
 
     The budget after an earlier period is larger by the bad events of the later periods. Periods before the window of
     the objective have the full budget.
     """
     budget = window.total * objective.error_budget
+    begins = now - objective.window
     spent_later = 0
     described = []
     for start, tally in sorted(periods.items(), reverse=True):
-        left = 1 - (window.bad - spent_later) / budget if budget and start > now - objective.window else 1.0
+        left = 1 - (window.bad - spent_later) / budget if budget and start + length > begins else 1.0
         described.append(
-            PeriodOfBudget(
-                start, tally.total, tally.bad, round(tally.burn_rate(objective), 3), round(left, 4)
-            )
+            BudgetPeriod(start, tally.total, tally.bad, round(tally.burn_rate(objective), 3), round(left, 4))
         )
         spent_later += tally.bad
     return described[::-1]

@@ -45,7 +45,9 @@ def diagnose(results: ProbeResults, given: Dependencies, *, now: datetime, reque
     faulty = [result.name for result in found if result.name in _DECISIVE and result.status not in _HEALTHY]
     return {
         "status": DEGRADED if faulty else OK,
-        "message": texts.DEGRADED.format(names=", ".join(faulty)) if faulty else texts.HEALTHY,
+        "message": texts.DEPENDENCIES_FAULTY.format(names=", ".join(faulty))
+        if faulty
+        else texts.DEPENDENCIES_HEALTHY,
         "version": given.settings.build_revision,
         "uptime": uptime_seconds(),
         "timestamp": now,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from sqlalchemy import or_, select, tuple_
+from sqlalchemy import func, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from marketplace.audit.operations import Act, record_audit_entry
@@ -44,7 +44,7 @@ class IncidentReport:
     @property
     def status(self) -> str:
         """The status of the latest note."""
-        return self.notes[0].status
+        return RESOLVED if self.incident.resolved_at is not None else self.notes[0].status
 
 
 def open_incident(
@@ -101,8 +101,16 @@ def add_incident_note(
 
 
 def _add_note(session: Session, incident: Incident, *, status: str, message: str, act: Act) -> IncidentNote:
+    # Requests get the lock of the incident in another order than their times.
+    latest = session.scalar(
+        select(func.max(IncidentNote.created_at)).where(IncidentNote.incident_id == incident.id)
+    )
     note = IncidentNote(
-        incident_id=incident.id, status=status, message=message, author_id=act.person_id, created_at=act.now
+        incident_id=incident.id,
+        status=status,
+        message=message,
+        author_id=act.person_id,
+        created_at=max(act.now, latest or act.now),
     )
     session.add(note)
     session.flush()

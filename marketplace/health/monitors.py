@@ -37,7 +37,7 @@ from marketplace.providers.scale_hook import ScaleHook
 # An alert whose condition still holds is sent again after this time.
 REPEAT_AFTER = timedelta(minutes=30)
 MAX_ERROR_RATE = 0.02
-MIN_ERRORS = 3  # a single failed request of a quiet night is no spike
+MIN_ERRORS = 3  # with little traffic, a single failed request exceeds every rate
 MAX_POOL_USE = 0.85
 MAX_WAIT = timedelta(seconds=120)
 _ERROR_WINDOW, _POOL_WINDOW, _REJECTION_WINDOW = (
@@ -52,9 +52,9 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class MonitoredCondition:
-    """The result of a rule. The facts have counts only.
+    """The result of a rule. The facts never have personal data or values of parameters.
 
-    :ivar severity: none for the severity of the kind
+    :ivar severity: none for the default severity of the kind
     """
 
     identifier: AlertIdentifier
@@ -66,8 +66,8 @@ class MonitoredCondition:
 
 def check_signals(session: Session, *, now: datetime) -> None:
     """Raise, repeat or resolve the alerts about requests, connections and webhooks."""
-    for find in (find_error_spike, find_saturated_pool, find_rejected_webhooks):
-        apply_condition(session, find(session, now=now), now=now)
+    for check in (check_error_rate, check_pool_use, check_webhook_signatures):
+        apply_condition(session, check(session, now=now), now=now)
 
 
 def apply_condition(session: Session, condition: MonitoredCondition, *, now: datetime) -> None:
@@ -81,9 +81,15 @@ def apply_condition(session: Session, condition: MonitoredCondition, *, now: dat
             Alert.identifier == identifier, Alert.subject == subject, Alert.resolved_at.is_(None)
         )
     ).first()
-    # The first severity in the order of texts is the most severe.
-    grows = earlier is not None and condition.severity is not None and condition.severity < earlier.severity
-    if earlier is not None and not grows and now - earlier.last_raised_at < REPEAT_AFTER:
+    # Severities compare as texts: SEV-1 sorts first and is the most severe.
+    if earlier is not None and condition.severity is not None and condition.severity > earlier.severity:
+        # An open alert keeps its severity, so the milder condition gets an alert of its own.
+        resolve_alert(session, identifier=identifier, subject=subject, note=texts.CONDITION_MILDER, now=now)
+        earlier = None
+    is_more_severe = (
+        earlier is not None and condition.severity is not None and condition.severity < earlier.severity
+    )
+    if earlier is not None and not is_more_severe and now - earlier.last_raised_at < REPEAT_AFTER:
         return
     alert_id = raise_alert(
         session,
@@ -98,7 +104,7 @@ def apply_condition(session: Session, condition: MonitoredCondition, *, now: dat
         repeat_messages(session, alert_id=alert_id, now=now)
 
 
-def find_error_spike(session: Session, *, now: datetime) -> MonitoredCondition:
+def check_error_rate(session: Session, *, now: datetime) -> MonitoredCondition:
     """Check the rate of server errors of the last five minutes."""
     counts = _sum_minutes(session, "error_rate", now=now, window=_ERROR_WINDOW)
     errors, requests = counts.get(BAD, 0), sum(counts.values())
@@ -110,35 +116,35 @@ def find_error_spike(session: Session, *, now: datetime) -> MonitoredCondition:
     )
 
 
-def find_saturated_pool(session: Session, *, now: datetime) -> MonitoredCondition:
+def check_pool_use(session: Session, *, now: datetime) -> MonitoredCondition:
     """Check the use of the connection pools in each of the last three minutes."""
-    minutes = [_pool_use(session, now - timedelta(minutes=back)) for back in (1, 2, 3)]
-    holds = all(use is not None and use > MAX_POOL_USE for use in minutes)
+    starts = [(now - timedelta(minutes=back)).replace(second=0, microsecond=0) for back in (1, 2, 3)]
+    minutes = [_pool_use(session, start) for start in starts]
+    timeouts = [_sum_minute(session, POOL_TIMEOUTS, start) for start in starts]
+    # The pool of a busy process can be exhausted while other processes are idle.
+    holds = all(use is not None and use > MAX_POOL_USE for use in minutes) or all(timeouts)
     facts: dict[str, Any] = {
         "percentPerMinute": [None if use is None else round(100 * use) for use in minutes],
         "waits": sum(_sum_minutes(session, POOL_WAITS, now=now, window=_POOL_WINDOW).values()),
-        "timeouts": sum(_sum_minutes(session, POOL_TIMEOUTS, now=now, window=_POOL_WINDOW).values()),
+        "timeouts": sum(timeouts),
     }
     if holds:
         facts["slowestStatements"] = list_slow_statements(session)
     return MonitoredCondition("DB_POOL_SATURATED", "database", holds, facts)
 
 
-def _pool_use(session: Session, minute: datetime) -> float | None:
-    """Return the part of the connections that were in use in the minute of a time; none without samples."""
-    start = minute.replace(second=0, microsecond=0)
-    used, maximum = (
-        sum(
-            sum_counts(
-                session, signal=signal, minutes=1, since=start, until=start + timedelta(minutes=1)
-            ).values()
-        )
-        for signal in (POOL_USED, POOL_MAXIMUM)
-    )
+def _pool_use(session: Session, start: datetime) -> float | None:
+    """Return the fraction of the connections that were in use in a minute; none without samples."""
+    used, maximum = (_sum_minute(session, signal, start) for signal in (POOL_USED, POOL_MAXIMUM))
     return used / maximum if maximum else None
 
 
-def find_rejected_webhooks(session: Session, *, now: datetime) -> MonitoredCondition:
+def _sum_minute(session: Session, signal: str, start: datetime) -> int:
+    counts = sum_counts(session, signal=signal, minutes=1, since=start, until=start + timedelta(minutes=1))
+    return sum(counts.values())
+
+
+def check_webhook_signatures(session: Session, *, now: datetime) -> MonitoredCondition:
     """Check the number of wrong signatures of the last five minutes."""
     rejected = sum(_sum_minutes(session, WEBHOOK_REJECTED, now=now, window=_REJECTION_WINDOW).values())
     return MonitoredCondition(
@@ -151,7 +157,7 @@ def _sum_minutes(session: Session, signal: str, *, now: datetime, window: timede
 
 
 def list_slow_statements(session: Session) -> list[str]:
-    """List the statements that take most time on average, with placeholders for values.
+    """List the statements with the highest mean execution time, with placeholders for values.
 
     :return: empty if the server does not have the extension pg_stat_statements
     """
@@ -163,10 +169,10 @@ def list_slow_statements(session: Session) -> list[str]:
             SELECT round(mean_exec_time) AS milliseconds, calls, query FROM pg_stat_statements
             WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
                 AND query ~* '^\s*(select|insert|update|delete|with|prepare)\s'
-            ORDER BY mean_exec_time DESC LIMIT :most
+            ORDER BY mean_exec_time DESC LIMIT :limit
             """
         ),
-        {"most": _SLOW_STATEMENTS},
+        {"limit": _SLOW_STATEMENTS},
     )
     return [f"{row.milliseconds} ms, {row.calls} calls: {' '.join(row.query.split())[:200]}" for row in rows]
 

@@ -37,7 +37,7 @@ _WEBHOOKS = (
 class Objective:
     """A service objective.
 
-    :ivar target: the part of the events that must be good
+    :ivar target: the fraction of the events that must be good
     :ivar window: the time over which the target holds
     :ivar threshold_ms: the longest duration of a good event, a bound of ``BUCKETS_MS``; none without a latency
     """
@@ -50,8 +50,8 @@ class Objective:
 
     @property
     def error_budget(self) -> float:
-        """The part of the events that may be bad."""
-        return 1 - self.target
+        """The fraction of the events that may be bad."""
+        return round(1 - self.target, 8)  # 1 - 0.99 is more than 0.01 in floating point
 
     def is_good(self, bucket: int) -> bool:
         """Return whether the events of a bucket are good."""
@@ -79,7 +79,7 @@ OBJECTIVES: Mapping[str, Objective] = {
 
 
 def count_for_objectives(key: Key) -> Iterator[tuple[str, int]]:
-    """Yield the objectives that a recorded thing counts for, each with the bucket."""
+    """Yield the objectives that a key counts for, each with the bucket."""
     if key.signal == HTTP:
         route, _, status = key.label.rpartition(" ")
         yield from _count_request(route, status, key.bucket)
@@ -88,6 +88,7 @@ def count_for_objectives(key: Key) -> Iterator[tuple[str, int]]:
     elif key.signal in (PAINT, INTERACTION):
         yield key.signal, key.bucket
     elif key.signal in (ESCROW, DEADLOCK) and key.bucket == COUNT:
+        # A deadlock does not tell its cause, so every deadlock counts as a bad event.
         yield "escrow_transitions", GOOD if key.signal == ESCROW else BAD
 
 

@@ -1,4 +1,4 @@
-"""Probes of the service's dependencies: run in parallel, each with its own time-out, and kept for seconds."""
+"""Probes of the service's dependencies: run in parallel, each with its own time-out, and reused for five seconds."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ OPERATIONAL: ProbeStatus = "operational"
 DEGRADED: ProbeStatus = "degraded"
 UNAVAILABLE: ProbeStatus = "unavailable"
 DOWN: ProbeStatus = "down"
-# Nobody can load the providers through the public probes, because all requests of this time share the results.
+# Requests within this time share the results, so public probes cannot overload the providers.
 FRESH_SECONDS = 5.0
 
 _log = structlog.get_logger(__name__)
@@ -73,7 +73,10 @@ class ProbeResults:
         self._checks: dict[str, _Check] = {}
 
     def collect(self, probes: Sequence[Probe]) -> list[ProbeResult]:
-        """Return a result for each probe, at most ``FRESH_SECONDS`` old, in the order of the probes."""
+        """Return a result for each probe, in the order of the probes.
+
+        Results are at most ``FRESH_SECONDS`` old, except the result of a check that still runs, which stays ``down``.
+        """
         checks = [self._fresh_check(probe) for probe in probes]
         return [check.wait() for check in checks]
 
@@ -81,8 +84,8 @@ class ProbeResults:
         with self._lock:
             check = self._checks.get(probe.name)
             if check is None or check.is_stale:
-                # A check that still hangs counts as down. A second one would only hang as well.
-                if check is not None and check.hangs:
+                # A check that still runs counts as down. Do not start a second check.
+                if check is not None and check.is_running:
                     return check
                 check = self._checks[probe.name] = _Check(probe)
         return check
@@ -105,8 +108,8 @@ class _Check:
         return time.monotonic() - self._started > FRESH_SECONDS
 
     @property
-    def hangs(self) -> bool:
-        """Whether the check has no result although the time-out has passed."""
+    def is_running(self) -> bool:
+        """Whether the check has not finished."""
         return not self._finished.is_set()
 
     def wait(self) -> ProbeResult:
@@ -127,6 +130,8 @@ class _Check:
             _log.warning("probe failed", probe=self._probe.name, error=type(error).__name__)
         seconds = time.monotonic() - self._started
         status = details.pop("status", status)
+        if seconds > self._probe.timeout_seconds:
+            seconds, status, details = self._probe.timeout_seconds, DOWN, {"reason": "timeout"}
         if status == self._probe.healthy and seconds > self._probe.slow_seconds:
             status, details = DEGRADED, details | {"reason": "slow"}
         self._result = self._make_result(status, seconds, details)

@@ -1,4 +1,4 @@
-"""Store the counts of all processes: from the cache to the tables of the objectives and of the days."""
+"""Move the counts of all processes from the cache to ``signal_counts`` and ``daily_counts``."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -23,9 +23,10 @@ POOL_USED, POOL_MAXIMUM, POOL_TIMEOUTS = "pool_used", "pool_maximum", "pool_time
 POOL_WAITS = "pool_waits"
 _FIRST_LONG_WAIT = BUCKETS_MS.index(50) + 1
 WEBHOOK_REJECTED = "webhook_rejected"
-# Wrong signatures in five minutes, after which an address is barred. One more raises PAYMENT_WEBHOOK_FAIL.
+# Limit of wrong signatures in five minutes. A subnet at the limit is barred.
+# A larger total raises PAYMENT_WEBHOOK_FAIL.
 MAX_REJECTIONS = 5
-# Further labels of a day are added up under this label.
+# Clients influence the labels. Labels of a day beyond the limit count as this label.
 OTHER = "other"
 MAX_LABELS_PER_DAY = 500
 MINUTES_KEPT = timedelta(days=4)
@@ -51,6 +52,15 @@ def store_counts(database: Database, cache: Cache, *, now: datetime) -> int:
     except CacheDownError:
         _log.warning("signals not stored: cache is down")
     return stored
+
+
+def are_counts_arriving(cache: Cache) -> bool:
+    """Return whether the cache, which takes the counts of all processes, responds."""
+    try:
+        cache.ping()
+    except CacheDownError:
+        return False
+    return True
 
 
 def _apply_batch(session: Session, *, batch_id: UUID, counted: Mapping[str, int], now: datetime) -> bool:
@@ -137,7 +147,7 @@ def _add_daily_counts(session: Session, counts: Mapping[tuple[str, date, str], i
 
 
 def purge_counts(database: Database, *, now: datetime) -> int:
-    """Delete counts that no window needs any more, and return the number of deleted rows."""
+    """Delete expired counts, and return the number of deleted rows."""
     expired = (
         *(
             delete(SignalCount).where(SignalCount.minutes == minutes, SignalCount.starts_at < now - kept)

@@ -1,10 +1,11 @@
-"""Texts of the diagnostic."""
+"""Texts of the diagnostic, the monitored alerts, incidents and the status page."""
 
-HEALTHY = "All required dependencies respond."
-DEGRADED = "These dependencies have a fault: {names}."
+DEPENDENCIES_HEALTHY = "All required dependencies respond."
+DEPENDENCIES_FAULTY = "Faulty dependencies: {names}. See `checks`."
 
 # Monitored alerts
 CONDITION_ENDED = "The condition no longer holds."
+CONDITION_MILDER = "The condition continues with a lower severity, in a new alert."
 MONITOR_TITLES = {
     "ERR_API_SPIKE": "Many requests end with a server error",
     "DB_POOL_SATURATED": "The database connections are almost used up",
@@ -19,26 +20,39 @@ INCIDENT_RESOLVED = "This incident is resolved. Open a new incident."
 
 # The status page
 STATUS_HEADLINES = {
-    "operational": "Everything works",
-    "degraded": "Some parts have problems",
-    "down": "Important parts do not work",
-    "maintenance": "Maintenance",
+    "operational": "All systems operational",
+    "degraded": "Some features are slow or unavailable",
+    "down": "Important features are unavailable",
+    "maintenance": "Maintenance in progress",
 }
+STATUS_ADVICE = {
+    "operational": "",
+    "degraded": "Try again later if something does not work. Your orders and your money are safe.",
+    "down": "We are restoring the service. Your orders and your money are safe. Try again later.",
+    "maintenance": "We are working on the marketplace. Try again later.",
+}
+PLANNED_END = "Planned end: {time}."
 COMPONENT_TITLES = {
     "database": "Shop and orders",
-    "cache": "Speed",
+    "cache": "Response times",
     "payments": "Payments",
     "payouts": "Payouts to vendors",
 }
-COMPONENT_STATUS_WORDS = {"operational": "Works", "degraded": "Has problems", "down": "Does not work"}
+COMPONENT_STATUS_WORDS = {"operational": "Operational", "degraded": "Degraded", "down": "Unavailable"}
+INCIDENTS_TITLE = "Open and recently resolved incidents"
+NO_INCIDENTS = "No incidents in the last 7 days."
 IMPACT_WORDS = {"minor": "Minor", "major": "Major", "critical": "Critical"}
 NOTE_STATUS_WORDS = {
     "investigating": "Investigating",
-    "identified": "Cause found",
-    "monitoring": "Watching the repair",
+    "identified": "Identified",
+    "monitoring": "Monitoring",
     "resolved": "Resolved",
 }
+STATUS_UPDATED = "Updated {time}. All times are Lagos time (UTC+1)."
 
 # Prometheus
-ESCROW_DRIFT = "The ledger does not balance"
-METRICS_MISSING = "Prometheus gets no metrics of the database or of the cache"
+ESCROW_DRIFT = "The ledger violates an invariant or differs from the gateway's balance"
+METRICS_MISSING = "Metrics of the marketplace are missing"
+METRICS_MISSING_STEP = (
+    "Check that `marketplace metrics serve` runs, and that the database and the cache respond."
+)

@@ -493,7 +493,7 @@ class Settings:
     )
     probe_percent: int = _setting(
         100,
-        "The time-outs of the health probes in percent of the standard times of 4 and 5 seconds.",
+        "The time-outs and slow limits of the health probes in percent of the standard times.",
         parse=_integer_between(1, 100),
     )
 

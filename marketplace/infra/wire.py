@@ -62,8 +62,9 @@ class LeanRedisClient:
     def _exchange_with_retry(self, command: Sequence[str | bytes | int], *, has_reply: bool) -> Any:
         """Send a command over an idle connection, or over a new connection if all idle connections are dead."""
         while True:
-            reused = bool(self._idle)
-            connection = self._idle.pop() if reused else self._connection_class(**self._options)
+            idle = self._take_idle()
+            reused = idle is not None
+            connection = idle or self._connection_class(**self._options)
             try:
                 if has_reply:
                     connection.send_command(*command)
@@ -82,6 +83,13 @@ class LeanRedisClient:
             else:
                 self._keep_idle(connection)
                 return answer
+
+    def _take_idle(self) -> AbstractConnection | None:
+        # Another thread can take the last connection between a check and the removal.
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
 
     def _keep_idle(self, connection: AbstractConnection) -> None:
         if len(self._idle) < _MAX_IDLE:

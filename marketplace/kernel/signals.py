@@ -21,10 +21,10 @@ CLIENT_LABELLED = frozenset({CSP_VIOLATION, DEPRECATED_CALL})
 
 
 class Key(NamedTuple):
-    """A recorded thing.
+    """The key of a count: signal, label and bucket.
 
     :ivar signal: the kind, such as ``http``
-    :ivar label: distinguishes the things of a kind; never personal data
+    :ivar label: the label within the signal; never personal data
     :ivar bucket: the index of the bucket in ``BUCKETS_MS``, the number of bounds for longer durations, ``COUNT`` or
         ``DURATION_SUM``
     """
@@ -55,7 +55,7 @@ class Recorder:
             self._counts[signal, label, DURATION_SUM] += int(seconds * 1_000_000)
 
     def take(self) -> dict[Key, int]:
-        """Return the counts, and begin anew."""
+        """Return and reset the counts."""
         with self._lock:
             taken, self._counts = self._counts, defaultdict(int)
         return {
@@ -71,5 +71,5 @@ class Recorder:
                 self._counts[key.signal, key.label, key.bucket] += number
 
 
-# A process has one recorder, which providers, stores and routes use alike.
+# The recorder of the process.
 RECORDER = Recorder()

@@ -43,7 +43,7 @@ _current = _Current()
 
 
 def use_tracer(tracer: Tracer | None) -> None:
-    """Create the spans of this process with a tracer, or none."""
+    """Set the tracer of this process. None turns tracing off."""
     _current.tracer = tracer
 
 

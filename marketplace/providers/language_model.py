@@ -4,6 +4,7 @@ Hosted models and local servers such as llama.cpp, vLLM and Ollama speak this fo
 """
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ import structlog
 
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.kernel.signals import RECORDER
+from marketplace.kernel.tracing import span
 from marketplace.providers import texts
 from marketplace.providers.client import ProviderClient, ProviderRefusedError
 
@@ -140,7 +143,11 @@ class OpenAiCompatibleModel:
         body: dict[str, Any] = {"messages": list(messages)}
         if tools:
             body["tools"] = list(tools)
-        with _provider_errors():
+        with (
+            span(f"POST {_PROVIDER}", kind="client", marketplace__provider=_PROVIDER),
+            _recording_failures(),
+            _provider_errors(),
+        ):
             # The library would check messages and tools against its types, which takes longer than our own work. The
             # same holds for the pieces of the answer, so the response is read as lines.
             response = self._client.chat.completions.with_streaming_response.create(
@@ -160,12 +167,18 @@ class OpenAiStream:
     def __init__(self, response: Any) -> None:
         """Wrap the library's response, which is open."""
         self._response = response
+        self._started_at = time.perf_counter()
 
     def __iter__(self) -> Iterator[TextDelta | Completion]:
         """Yield pieces of text, and the completion at the end.
 
         :raises ProviderUnavailableError: the answer broke, or a chunk is malformed
         """
+        with _recording_failures():
+            yield from self._read_answer()
+        RECORDER.observe("provider", f"{_PROVIDER} ok", time.perf_counter() - self._started_at)
+
+    def _read_answer(self) -> Iterator[TextDelta | Completion]:
         calls: dict[int, _PartialCall] = {}
         finish_reason: str | None = None
         usage: dict[str, Any] = {}
@@ -241,6 +254,20 @@ def _collect(calls: dict[int, _PartialCall], pieces: Sequence[dict[str, Any]]) -
         part.arguments += function.get("arguments") or ""
         if len(calls) > _MAX_TOOL_CALLS or len(part.arguments) > _MAX_ARGUMENT_LENGTH:
             raise _unavailable("tool calls too long")
+
+
+@contextmanager
+def _recording_failures() -> Iterator[None]:
+    """Record a failed call. An answer that the reader closes early is no failure."""
+    started_at = time.perf_counter()
+    try:
+        yield
+    except ProviderRefusedError:
+        RECORDER.observe("provider", f"{_PROVIDER} refused", time.perf_counter() - started_at)
+        raise
+    except ProviderUnavailableError:
+        RECORDER.observe("provider", f"{_PROVIDER} unavailable", time.perf_counter() - started_at)
+        raise
 
 
 @contextmanager

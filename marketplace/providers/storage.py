@@ -11,6 +11,8 @@ import structlog
 
 from marketplace.infra.settings import Settings
 from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.kernel.signals import RECORDER
+from marketplace.kernel.tracing import span
 from marketplace.providers import texts
 
 _log = structlog.get_logger(__name__)
@@ -208,7 +210,8 @@ class S3ObjectStorage:
         started = time.perf_counter()
         failure: str | None = None
         try:
-            return call(**arguments)
+            with span(f"{operation} object storage", kind="client", marketplace__provider="object storage"):
+                return call(**arguments)
         except (BotoCoreError, ClientError) as error:
             code = error.response.get("Error", {}).get("Code") if isinstance(error, ClientError) else None
             failure = str(code or type(error).__name__)
@@ -217,12 +220,15 @@ class S3ObjectStorage:
             _log.warning("storage unavailable", operation=operation, reason=failure)
             raise _unavailable_error() from error
         finally:
+            seconds = time.perf_counter() - started
+            outcome = "ok" if failure in (None, "NoSuchKey") else "unavailable"
+            RECORDER.observe("provider", f"object storage {outcome}", seconds)
             _log.debug(
                 "storage called",
                 operation=operation,
                 key=arguments.get("Key", arguments.get("Prefix")),
                 failure=failure,
-                durationMs=round((time.perf_counter() - started) * 1000, 1),
+                durationMs=round(seconds * 1000, 1),
             )
 
 

@@ -306,7 +306,7 @@ def test_status_page_is_readable_on_a_narrow_screen(visit: Callable[..., Visit],
     shown = visit(viewport=NARROW)
     assert shown.go("/status") == 200
     page = shown.page
-    expect(page.get_by_role("heading", level=1)).to_have_text("Some parts have problems")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Some features are slow or unavailable")
     expect(page.get_by_role("heading", name=TITLE)).to_be_visible()
     assert shown.fits()
     assert_accessible(page)

@@ -244,7 +244,7 @@ def test_metrics_are_served_until_a_signal(installation: Installation) -> None:
         assert 'marketplace_up{server="database"} 1.0' in lines
         assert 'marketplace_queue_oldest_seconds{queue="webhooks"} 0.0' in lines
         taken = installation.run("metrics", "serve", "--port", str(port))
-        fails(taken, f"Cannot listen on 127.0.0.1:{port}", "Choose another port with --port.")
+        fails(taken, f"Cannot listen on 127.0.0.1:{port}", "Change --host or --port.")
 
 
 def test_metrics_are_served_while_the_database_is_silent(installation: Installation) -> None:

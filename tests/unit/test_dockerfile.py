@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 
 import pytest
 
@@ -44,6 +45,10 @@ def read_stages() -> list[list[Instruction]]:
         word, rest = line.split(None, 1)
         if word == "FROM":
             stages.append([])
+            defaults: dict[str, str] = {}
+        if word == "ARG" and "=" in rest:
+            name, _, defaults[name] = rest.partition("=")
+        rest = Template(rest).safe_substitute(defaults)
         stages[-1].append(Instruction(word, rest))
     return stages
 

@@ -36,6 +36,17 @@ def test_check_beyond_the_timeout_is_down_and_not_repeated() -> None:
     assert calls == [1]
 
 
+def test_late_result_counts_as_a_timeout() -> None:
+    release = threading.Event()
+    results = ProbeResults()
+    late = probe(lambda: release.wait(60), timeout_seconds=0.05, slow_seconds=0.01)
+    results.collect([late])
+    release.set()
+    results._checks["database"]._finished.wait(60)
+    [result] = results.collect([late])
+    assert (result.status, result.latency_ms, result.details) == (DOWN, 50.0, {"reason": "timeout"})
+
+
 def test_failure_has_the_given_status() -> None:
     def refuse() -> None:
         raise ProbeFailedError(UNAVAILABLE, reason="refused")

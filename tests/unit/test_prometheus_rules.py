@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from marketplace.alerts.kinds import ALERT_KINDS
 from marketplace.health.budgets import BURN_RULES
 from marketplace.health.objectives import OBJECTIVES
 from marketplace.health.prometheus.dashboard import list_panels, render_dashboard
@@ -95,7 +96,8 @@ def burn_alert(objective: str, window: str, severity: str) -> dict[str, Any]:
     return {
         "exp_labels": {"severity": severity, "objective": objective, "window": window},
         "exp_annotations": {
-            "summary": f"The error budget of an objective burns too fast: {OBJECTIVES[objective].title}"
+            "summary": f"The error budget of an objective burns too fast: {OBJECTIVES[objective].title}",
+            "description": ALERT_KINDS["SLO_BURN"].texts.first_step,
         },
     }
 
@@ -146,7 +148,10 @@ def burn_alert(objective: str, window: str, severity: str) -> dict[str, Any]:
             [
                 {
                     "exp_labels": {"severity": "SEV-2", "queue": "webhooks"},
-                    "exp_annotations": {"summary": "A background queue does not move"},
+                    "exp_annotations": {
+                        "summary": "A background queue does not move",
+                        "description": ALERT_KINDS["QUEUE_STALL"].texts.first_step,
+                    },
                 }
             ],
         ),

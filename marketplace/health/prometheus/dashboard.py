@@ -32,8 +32,8 @@ class Panel:
     legend: str = ""
 
 
-def _quantile(part: float, histogram: str, labels: str) -> str:
-    return f"histogram_quantile({part}, sum by (le, {labels}) (rate({histogram}_bucket[5m])))"
+def _quantile(quantile: float, histogram: str, labels: str) -> str:
+    return f"histogram_quantile({quantile}, sum by (le, {labels}) (rate({histogram}_bucket[5m])))"
 
 
 def list_panels() -> list[Panel]:
@@ -75,21 +75,21 @@ def list_panels() -> list[Panel]:
             "s",
             "{{route}}",
         ),
-        Panel("Providers, p95", _quantile(0.95, _CALLS, "provider"), "s", "{{provider}}"),
+        Panel("Provider call duration, p95", _quantile(0.95, _CALLS, "provider"), "s", "{{provider}}"),
         Panel(
-            "Failed calls of providers",
+            "Failed provider calls",
             f'sum by (provider, outcome) (rate({_CALLS}_count{{outcome!="ok"}}[5m]))',
             "reqps",
             "{{provider}} {{outcome}}",
         ),
         Panel(
-            "Use of the connection pools",
+            "Pool utilization",
             f'sum(rate({_SAMPLES}{{state="used"}}[5m])) / sum(rate({_SAMPLES}{{state="maximum"}}[5m]))',
             "percentunit",
             "in use",
         ),
         Panel(
-            "Waits for a connection, p95",
+            "Connection waits over 1 ms, p95",
             f"histogram_quantile(0.95, sum by (le) (rate({PREFIX}_database_pool_wait_seconds_bucket[5m])))",
             "s",
             "wait",
@@ -122,7 +122,7 @@ def list_panels() -> list[Panel]:
             "short",
             "{{status}}",
         ),
-        Panel("Drift of the ledger, in kobo", f"{PREFIX}_ledger_drift_kobo", "short", "drift"),
+        Panel("Gateway balance minus ledger, in kobo", f"{PREFIX}_ledger_drift_kobo", "short", "drift"),
         Panel("Open alerts", f"{PREFIX}_open_alerts", "short", "{{severity}} {{identifier}}"),
     ]
 

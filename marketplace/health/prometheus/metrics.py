@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
 
+import psycopg2
 import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy import func, select, text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from marketplace.alerts.models import Alert
@@ -22,6 +24,7 @@ from marketplace.background.queues import fetch_queue_report
 from marketplace.health.objectives import OBJECTIVES, count_for_objectives
 from marketplace.infra.cache import Cache, CacheDownError
 from marketplace.infra.db import Database
+from marketplace.infra.settings import SettingsError
 from marketplace.infra.signals.sending import read_totals
 from marketplace.infra.sql.statements import Statement
 from marketplace.kernel.errors import ServiceUnavailableError
@@ -42,17 +45,21 @@ Totals = Mapping[Key, int]
 class SignalMetric:
     """The metric of a recorded signal.
 
-    :ivar labels: the names of the labels. A recorded label has the values, separated by spaces.
+    :ivar labels: the names of the labels. A recorded label has the values, separated by spaces. Only the first value
+        has spaces.
+    :ivar known: recorded labels whose counters exist from the start. ``increase`` does not see the first value of a
+        series.
     """
 
     signal: str
     name: str
     help: str
     labels: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
 
     def values(self, label: str) -> Sequence[str]:
         """Split a recorded label into the values of the labels."""
-        return label.split(" ", len(self.labels) - 1) if self.labels else ()
+        return label.rsplit(" ", len(self.labels) - 1) if self.labels else ()
 
 
 HISTOGRAMS = (
@@ -82,25 +89,34 @@ HISTOGRAMS = (
     ),
 )
 COUNTERS = (
-    SignalMetric("cache", "cache_lookups", "Look-ups of cached responses: hit or miss.", ("result",)),
+    SignalMetric(
+        "cache", "cache_lookups", "Look-ups of cached responses: hit or miss.", ("result",), ("hit", "miss")
+    ),
     SignalMetric(
         "pool",
         "database_pool_samples",
         "Sums of samples of the connection pools: connections in use (used), the limit (maximum), and time-outs.",
         ("state",),
+        ("used", "maximum", "timeouts"),
     ),
-    SignalMetric("deadlock", "database_deadlocks", "Transactions that ended with a deadlock."),
+    SignalMetric("deadlock", "database_deadlocks", "Transactions that ended with a deadlock.", (), ("",)),
     SignalMetric(
         "escrow", "escrow_transitions", "Transitions of escrows, by the order's new status.", ("status",)
     ),
     SignalMetric("ledger", "ledger_transactions", "Committed ledger transactions.", ("kind",)),
     SignalMetric("ledger_kobo", "ledger_kobo", "Kobo moved by committed ledger transactions.", ("kind",)),
-    SignalMetric("webhook_rejected", "webhooks_rejected", "Webhooks with a wrong signature.", ("provider",)),
+    SignalMetric(
+        "webhook_rejected",
+        "webhooks_rejected",
+        "Webhooks with a wrong signature.",
+        ("provider",),
+        ("gateway", "messaging"),
+    ),
 )
 
 
 class MetricsCollector(Collector):
-    """A collector of the metrics of the service. A scrape never fails: metrics of a missing server are left out."""
+    """A collector of the metrics of the service. The collector omits the metrics of an unavailable server."""
 
     def __init__(self, database: Database, cache: Cache, *, clock: Callable[[], datetime]) -> None:
         self._database = database
@@ -131,8 +147,8 @@ class MetricsCollector(Collector):
             with self._database.reading() as session:
                 yield from self._collect_states(session, now=self._clock())
             up.add_metric(["database"], 1)
-        except ServiceUnavailableError:
-            _log.warning("metrics without the database")
+        except (ServiceUnavailableError, SettingsError, DBAPIError, psycopg2.Error) as error:
+            _log.warning("metrics without the database", error=type(error).__name__)
             up.add_metric(["database"], 0)
         yield up
 
@@ -164,14 +180,17 @@ def render_totals(totals: Totals) -> Iterator[Metric]:
         yield histogram
     for metric in COUNTERS:
         counter = CounterMetricFamily(f"{PREFIX}_{metric.name}", metric.help, labels=metric.labels)
-        for label, buckets in sorted(by_signal[metric.signal].items()):
-            counter.add_metric(metric.values(label), buckets.get(COUNT, 0))
+        counted = dict.fromkeys(metric.known, 0) | {
+            label: buckets.get(COUNT, 0) for label, buckets in sorted(by_signal[metric.signal].items())
+        }
+        for label, number in counted.items():
+            counter.add_metric(metric.values(label), number)
         yield counter
     yield _objective_events(totals)
 
 
 def _objective_events(totals: Totals) -> Metric:
-    """Count the good and the bad events of each objective, the bad events also without any."""
+    """Count good and bad events of each objective. Both series exist from the start."""
     events = dict.fromkeys([(name, outcome) for name in OBJECTIVES for outcome in ("good", "bad")], 0)
     for key, number in totals.items():
         if key.bucket == DURATION_SUM:

@@ -24,7 +24,7 @@ Rule = Mapping[str, Any]
 
 
 def error_ratio(window: str) -> str:
-    """Return the name of the recorded part of bad events in a window."""
+    """Return the name of the recorded fraction of bad events in a window."""
     return f"{PREFIX}:objective_error_ratio:rate{window}"
 
 
@@ -65,7 +65,10 @@ def _burn_alert(rule: BurnRule, objective: Objective) -> Rule:
         "alert": "SLO_BURN",
         "expr": " and ".join((*too_fast, f"{bad} >= {MIN_BAD_EVENTS}")),
         "labels": {"severity": rule.severity, "objective": objective.name, "window": rule.long},
-        "annotations": {"summary": f"{texts.MONITOR_TITLES['SLO_BURN']}: {objective.title}"},
+        "annotations": {
+            "summary": f"{texts.MONITOR_TITLES['SLO_BURN']}: {objective.title}",
+            "description": ALERT_KINDS["SLO_BURN"].texts.first_step,
+        },
     }
 
 
@@ -89,15 +92,19 @@ def _monitor_alerts() -> Iterator[Rule]:
         "expr": f"absent({PREFIX}_up) or {PREFIX}_up == 0",
         "for": "2m",
         "labels": {"severity": "SEV-2"},
-        "annotations": {"summary": texts.METRICS_MISSING},
+        "annotations": {"summary": texts.METRICS_MISSING, "description": texts.METRICS_MISSING_STEP},
     }
 
 
 def _alert(identifier: AlertIdentifier, expression: str, *, lasts: str | None = None) -> Rule:
+    kind = ALERT_KINDS[identifier]
     return {
         "alert": identifier,
         "expr": expression,
         **({"for": lasts} if lasts else {}),
-        "labels": {"severity": ALERT_KINDS[identifier].severity},
-        "annotations": {"summary": texts.MONITOR_TITLES.get(identifier, texts.ESCROW_DRIFT)},
+        "labels": {"severity": kind.severity},
+        "annotations": {
+            "summary": texts.MONITOR_TITLES.get(identifier, texts.ESCROW_DRIFT),
+            "description": kind.texts.first_step,
+        },
     }

@@ -27,9 +27,13 @@ _INCREMENT = Script(
 )
 _ADD = Script(
     """
-    -- KEYS: buffer, list of batches, key of the new batch, totals
+    -- KEYS: buffer, list of batches, key of the new batch, totals, mark of this call
     -- ARGV: maximum number of fields, id of the new batch, prefix of the buffer's fields, whether to add to the totals,
     --   then fields and numbers
+    -- The client sends the call again after a lost response.
+    if not redis.call('SET', KEYS[5], 1, 'NX', 'EX', 60) then
+      return 0
+    end
     for position = 5, #ARGV, 2 do
       redis.call('HINCRBY', KEYS[1], ARGV[3] .. ARGV[position], ARGV[position + 1])
       if ARGV[4] == '1' then
@@ -47,7 +51,8 @@ _CLOSE_BATCH = Script(
     """
     -- KEYS: buffer, list of batches, key of the new batch
     -- ARGV: id of the new batch, maximum number of returned batches
-    if redis.call('EXISTS', KEYS[1]) == 1 then
+    -- The client sends the call again after a lost response. The batch must not be overwritten then.
+    if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('EXISTS', KEYS[3]) == 0 then
       redis.call('RENAME', KEYS[1], KEYS[3])
       redis.call('RPUSH', KEYS[2], ARGV[1])
     end
@@ -99,12 +104,15 @@ class Counters:
         :param counts: at most about a thousand fields, since the server does nothing else meanwhile
         :param batch_prefix: the start of the buffer's fields, such as the time; the totals have the fields without it
         :param to_totals: whether to add to the totals, which keep each field for the life of the cache
-        :raises CacheDownError: the cache is unavailable; a lost response can hide a successful addition
+        :raises CacheDownError: the cache is unavailable; the last lost response can hide a successful addition
         """
         batch_id = uuid4().hex
         self._cache.run(
             _ADD,
-            (self._buffer, self._batches, self._batch(batch_id), self._totals),
+            (
+                *(self._buffer, self._batches, self._batch(batch_id), self._totals),
+                f"{self._batch(batch_id)}:sent",
+            ),
             MAX_BATCH_FIELDS,
             batch_id,
             batch_prefix,

@@ -28,7 +28,7 @@ def signal_counters(cache: Cache) -> Counters:
 
 
 def send_counts(cache: Cache, *, minute: int, recorder: Recorder = RECORDER) -> int:
-    """Send the counts since the last time. While the cache is down, the process keeps the counts.
+    """Send the counts since the last call. While the cache is down, the process keeps up to 20,000 different counts.
 
     :param minute: minutes since 1970
     :return: the number of sent counts
@@ -91,7 +91,7 @@ class SignalSender:
     ) -> None:
         """Prepare the thread.
 
-        :param clock: the time of the counts, the same for all hosts
+        :param clock: the clock that all hosts share; dates the counts
         :param samples: functions that record a state, such as the use of a pool, before each sending
         """
         self._cache = cache
@@ -101,7 +101,7 @@ class SignalSender:
         self._process_id = 0
 
     def start(self) -> None:
-        """Start the thread, unless this process has it already. A fork has no thread of its parent."""
+        """Start the thread once per process. Threads do not survive a fork."""
         if self._process_id == os.getpid():
             return
         self._process_id, self._stopping = os.getpid(), threading.Event()

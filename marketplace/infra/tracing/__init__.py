@@ -1,1 +1,1 @@
-"""Traces of OpenTelemetry, an optional extra."""
+"""Tracing with OpenTelemetry, the optional extra ``tracing``."""

@@ -13,7 +13,7 @@ from marketplace.kernel.tracing import Span, SpanKind, SpanValue, use_tracer
 
 
 class OpenTelemetryTracer:
-    """Spans of a provider of OpenTelemetry."""
+    """A tracer that creates spans of OpenTelemetry."""
 
     def __init__(self, provider: Any) -> None:
         # The packages are large, and unused without a collector.
@@ -81,7 +81,7 @@ def configure_tracing(settings: Settings, *, process: str) -> Any:
     provider = TracerProvider(
         resource=resource, sampler=ParentBased(TraceIdRatioBased(settings.trace_percent / 100))
     )
-    # The processor starts its thread anew in a forked process.
+    # The processor restarts its thread after a fork.
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=settings.otlp_traces_url)))
     use_tracer(OpenTelemetryTracer(provider))
     return provider

@@ -1,12 +1,13 @@
 """Spans of SQL statements, of the ORM and of the statements that bypass the ORM."""
 
 import re
+from contextlib import AbstractContextManager
 from typing import Any
 
 from psycopg2 import extensions
 from sqlalchemy import Engine, event
 
-from marketplace.kernel.tracing import is_tracing, span
+from marketplace.kernel.tracing import Span, is_tracing, span
 
 _OPERATION = re.compile(r"\s*(\w+)")
 _TABLE = re.compile(r"\b(?:FROM|INTO|UPDATE)\s+([a-z_]+)")
@@ -34,15 +35,23 @@ class _TracedCursor:
 
     def execute(self, query: Any, vars: Any = None) -> None:  # noqa: A002 - the driver's name
         """Execute a statement."""
+        with self._span(query):
+            super().execute(query, vars)  # type: ignore[misc]
+
+    def executemany(self, query: Any, vars_list: Any) -> None:
+        """Execute a statement with each of several lists of parameters, in one span."""
+        with self._span(query):
+            super().executemany(query, vars_list)  # type: ignore[misc]
+
+    def _span(self, query: Any) -> AbstractContextManager[Span]:
         # The driver's helpers send bytes with values.
         sent = self._text_of(query) if isinstance(query, str) else ""
-        with span(
+        return span(
             name_statement(sent),
             kind="client",
             db__system__name="postgresql",
             db__query__text=" ".join(sent.split())[:_MAX_TEXT_LENGTH],
-        ):
-            super().execute(query, vars)  # type: ignore[misc]
+        )
 
     def _text_of(self, query: str) -> str:
         operation, _, rest = query.partition(" ")

@@ -72,7 +72,7 @@ def test_error_rate_counts_a_day(database: Database) -> None:
     store(database, "error_rate", HOUR - timedelta(hours=2), good=9_996, bad=4)
     found = report(database, "error_rate")
     assert (found.tally.bad, found.state) == (4, "yellow")
-    assert [day.budget_left for day in found.days] == [1.0, pytest.approx(0.2)]
+    assert found.days[-1].budget_left == pytest.approx(0.2)
     assert [hour.bad for hour in found.hours] == [4]
 
 
@@ -101,7 +101,7 @@ def test_objective_without_events_keeps_the_budget(database: Database) -> None:
         (-3, "code_red"),
     ],
 )
-def test_states_of_the_budget(left: float, state: str) -> None:
+def test_budget_state_follows_the_remaining_fraction(left: float, state: str) -> None:
     assert budget_state(left) == state
 
 
@@ -128,8 +128,48 @@ def test_both_windows_must_burn_too_fast(windows: dict[str, Tally], severity: st
     assert (rule.severity if rule else None) == severity
 
 
+@pytest.mark.parametrize(
+    ("objective", "bad", "total", "state"),
+    [
+        ("webhook_latency", 1, 100, "code_red"),
+        ("payment_intent_latency", 5, 100, "code_red"),
+        ("availability", 20, 20_000, "code_red"),
+        ("availability", 15, 20_000, "yellow"),
+        ("assistant_first_token", 9, 100, "yellow"),
+    ],
+)
+def test_budget_state_is_exact_at_the_bounds(objective: str, bad: int, total: int, state: str) -> None:
+    report = budgets.ObjectiveReport(OBJECTIVES[objective], Tally(total - bad, bad), {}, [], [])
+    assert report.state == state
+
+
+def test_oldest_partial_day_shows_the_budget_after_its_events(database: Database) -> None:
+    first = HOUR - timedelta(days=30) + timedelta(hours=1)
+    store(database, "availability", first, good=9_910, bad=90)
+    store(database, "availability", HOUR, good=90_000)
+    assert [day.budget_left for day in report(database, "availability").days] == [
+        pytest.approx(0.1),
+        pytest.approx(0.1),
+    ]
+
+
+def test_milder_burn_resolves_the_severe_alert(database: Database) -> None:
+    for back in range(20):
+        at = (NOW - timedelta(minutes=back)).replace(second=0)
+        store(database, "availability", at, minutes=1, good=50, bad=50)
+    store(database, "availability", HOUR, good=1_000, bad=1_000)
+    database.in_transaction(budgets.check_burn_rates, now=NOW)
+    store(database, "availability", HOUR + timedelta(hours=1), good=2_000)
+
+    database.in_transaction(budgets.check_burn_rates, now=NOW + timedelta(minutes=61))
+
+    with database.reading() as session:
+        rows = session.execute(text("SELECT severity, resolved_at IS NULL FROM alerts ORDER BY raised_at"))
+        assert [tuple(row) for row in rows] == [("SEV-1", False), ("SEV-3", True)]
+
+
 @given(bad=strategies.integers(0, 1_000), good=strategies.integers(0, 100_000))
-def test_burn_rate_of_the_window_is_the_spent_budget(bad: int, good: int) -> None:
+def test_burn_rate_above_one_overspends_the_budget(bad: int, good: int) -> None:
     tally = Tally(good, bad)
     rate = tally.burn_rate(AVAILABILITY)
     assert rate >= 0

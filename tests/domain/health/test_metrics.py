@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import psycopg2
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -11,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from marketplace.alerts.operations import raise_alert
 from marketplace.health.objectives import OBJECTIVES
-from marketplace.health.prometheus.metrics import MetricsCollector
+from marketplace.health.prometheus.metrics import MetricsCollector, render_totals
 from marketplace.infra.cache import Cache
 from marketplace.infra.db import Database
 from marketplace.infra.outbox import OutboxEvent, enqueue
@@ -153,6 +155,35 @@ def test_missing_servers_are_reported_and_the_rest_is_served(database: Database,
     assert (found["marketplace_up", ("cache",)], found["marketplace_up", ("database",)]) == (0, 1)
     assert ("marketplace_queue_oldest_seconds", ("webhooks",)) in found
     assert scrape(gone, no_cache)["marketplace_up", ("cache",)] == 0
+
+
+def test_providers_with_spaces_in_the_name_keep_the_outcome(database: Database, cache: Cache) -> None:
+    before, process = scrape(database, cache), Recorder()
+    process.observe("provider", "payment gateway ok", 0.1)
+    send_counts(cache, minute=1, recorder=process)
+    found = grown(before, scrape(database, cache))
+    assert found["marketplace_provider_call_duration_seconds_count", ("ok", "payment gateway")] == 1
+
+
+def test_counters_with_known_labels_exist_from_the_start() -> None:
+    samples = {
+        (sample.name, tuple(sample.labels.values())): sample.value
+        for metric in render_totals({})
+        for sample in metric.samples
+    }
+    assert samples["marketplace_webhooks_rejected_total", ("gateway",)] == 0
+    assert samples["marketplace_database_deadlocks_total", ()] == 0
+
+
+def test_failed_statement_leaves_the_metrics_of_the_cache(
+    database: Database, cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: Any, **_named: Any) -> None:
+        raise psycopg2.errors.UndefinedTable
+
+    monkeypatch.setattr(MetricsCollector, "_collect_states", fail)
+    found = scrape(database, cache)
+    assert (found["marketplace_up", ("cache",)], found["marketplace_up", ("database",)]) == (1, 0)
 
 
 def test_scrapes_of_the_same_seconds_share_the_metrics(database: Database, cache: Cache) -> None:

@@ -19,6 +19,9 @@ from marketplace.kernel.errors import ProviderUnavailableError
 from marketplace.kernel.signals import RECORDER, Recorder
 from marketplace.providers.scale_hook import ScaleHook
 from marketplace.services import Services
+from tasks.dispatcher import Dispatcher
+from tasks.maintenance import check_signals
+from tests.support.probes import changed, closed_port
 
 NOW = datetime(2026, 11, 20, 9, 30, 20, tzinfo=UTC)
 
@@ -100,7 +103,7 @@ def site(services: Services, empty_database: Callable[[], None]) -> Iterator[Sit
 
 
 class TestErrorSpike:
-    def test_more_than_two_percent_of_five_minutes(self, site: Site) -> None:
+    def test_error_rate_above_two_percent_raises_an_alert(self, site: Site) -> None:
         site.record(NOW - timedelta(minutes=1), ok=195, failed=5)
         site.check(NOW)
         assert site.open() == ["ERR_API_SPIKE"]
@@ -123,6 +126,15 @@ class TestErrorSpike:
         site.check(NOW)
         assert site.open() == []
 
+    def test_outage_of_the_cache_resolves_no_alert(self, site: Site, services: Services) -> None:
+        site.record(NOW - timedelta(minutes=1), failed=5)
+        site.check(NOW)
+        no_cache = changed(services, cache=Cache(f"redis://127.0.0.1:{closed_port()}/0"))
+        check_signals(no_cache, Dispatcher(no_cache), NOW + timedelta(minutes=20))
+        assert site.open() == ["ERR_API_SPIKE"]
+        check_signals(services, Dispatcher(services), NOW + timedelta(minutes=20))
+        assert "ERR_API_SPIKE" not in site.open()
+
     def test_messages_are_repeated_while_the_condition_holds(self, site: Site) -> None:
         for minutes in range(0, 60, 4):
             site.record(NOW + timedelta(minutes=minutes), failed=10)
@@ -134,7 +146,7 @@ class TestErrorSpike:
 
 
 class TestSaturatedPool:
-    def test_three_minutes_over_85_percent(self, site: Site) -> None:
+    def test_pool_use_above_85_percent_for_three_minutes_raises_an_alert(self, site: Site) -> None:
         for back in (3, 2):
             site.record(NOW - timedelta(minutes=back), used=90, maximum=100)
         site.check(NOW)
@@ -152,6 +164,16 @@ class TestSaturatedPool:
         site.record(NOW + timedelta(minutes=1), used=10, maximum=100)
         site.check(NOW + timedelta(minutes=2))
         assert site.open() == []
+
+    def test_time_outs_of_three_minutes_raise_an_alert(self, site: Site) -> None:
+        """The pool of a busy process is exhausted while other processes are idle."""
+        for back in (3, 2):
+            site.record(NOW - timedelta(minutes=back), used=10, maximum=100, timeouts=1)
+        site.check(NOW)
+        assert site.open() == []
+        site.record(NOW - timedelta(minutes=1), used=10, maximum=100, timeouts=1)
+        site.check(NOW)
+        assert site.open() == ["DB_POOL_SATURATED"]
 
     def test_quiet_minute_is_no_saturation(self, site: Site) -> None:
         for back, used in ((3, 95), (2, 85), (1, 95)):
@@ -182,7 +204,7 @@ class TestSaturatedPool:
 
 
 class TestRejectedWebhooks:
-    def test_more_than_five_in_five_minutes(self, site: Site) -> None:
+    def test_more_than_five_wrong_signatures_raise_an_alert(self, site: Site) -> None:
         site.record(NOW - timedelta(minutes=2), rejected=5)
         site.check(NOW)
         assert site.open() == []

@@ -146,7 +146,7 @@ def test_parts_sent_before_an_outage_are_not_sent_again(settings: Settings) -> N
     assert set(totals.values()) == {1}
 
 
-def test_idle_pool_is_no_fault(database: Database, cache: Cache) -> None:
+def test_zero_counts_are_not_stored(database: Database, cache: Cache) -> None:
     recorder = Recorder()
     recorder.count("pool", "used", 0)
     recorder.count("pool", "maximum", 20)
@@ -215,7 +215,7 @@ def test_sender_sends_the_last_counts_at_its_end(cache: Cache) -> None:
     assert read_totals(cache)[Key("test", label, COUNT)] == 1
 
 
-def test_minute_of_counts_is_that_of_the_shared_clock(database: Database, cache: Cache) -> None:
+def test_counts_are_dated_by_the_shared_clock(database: Database, cache: Cache) -> None:
     """A host with a wrong time must not hide its errors from the windows of the alerts."""
     RECORDER.take()
     sender = SignalSender(cache, clock=lambda: NOW)

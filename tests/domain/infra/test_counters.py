@@ -1,10 +1,13 @@
 """Counters in the cache: each count is in exactly one batch, also under concurrency."""
 
+from collections.abc import Callable
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from marketplace.infra.cache import Cache, CacheDownError
+from marketplace.infra.settings import Settings
 from marketplace.infra.signals import counters as module
 from marketplace.infra.signals.counters import Counters
 from marketplace.services import Services
@@ -83,3 +86,28 @@ def test_unreachable_cache_raises_error() -> None:
         counters.increment("a")
     with pytest.raises(CacheDownError):
         counters.close_batch(limit=1)
+
+
+class RepeatingCache(Cache):
+    """A cache whose client repeats each command, as after a lost response."""
+
+    between: Callable[[], None] | None = None
+
+    def run(self, *arguments: Any, **named: Any) -> Any:
+        super().run(*arguments, **named)
+        if self.between is not None:
+            self.between()
+        return super().run(*arguments, **named)
+
+
+def test_repeated_commands_count_once_and_lose_nothing(settings: Settings) -> None:
+    cache, name = RepeatingCache(settings.redis_url), uuid4().hex
+    repeating, counters = Counters(cache, name), Counters(Cache(settings.redis_url), name)
+    repeating.add({"a": 2}, batch_prefix="1|", to_totals=True)
+    assert counters.read_totals() == {"a": 2}
+
+    cache.between = lambda: counters.increment("2|b")
+    [first] = repeating.close_batch(limit=1)
+    assert counters.read_batch(first) == {"1|a": 2}
+    [_, second] = counters.close_batch(limit=10)
+    assert counters.read_batch(second) == {"2|b": 1}

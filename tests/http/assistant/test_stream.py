@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 from flask import Flask
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from PIL import Image
 
 from marketplace.platform.features import ASSISTANT, feature_setting_key
@@ -16,6 +17,9 @@ from tests.support.assistant import STREAM, Desk, data_of, text_of
 from tests.support.probes import assert_problem, faults
 from tests.support.purchases import make_shop, pin_of, shipped_order
 from tests.support.sample_images import decode_image, photo
+from tests.support.spans import exporter, trace_of
+
+__all__ = ["exporter"]
 
 PRIVATE = ("0803 123 4567", "+2348031234567", "ada@example.edu", "482913", "482 913", "2234567890")
 PRIVATE_TEXT = (
@@ -236,3 +240,11 @@ class TestPictures:
         refused = self.ask_with(desk, data_url(photo(64, 64)))
         assert assert_problem(refused, 422, "VALIDATION_FAILED")["reason"] == "pictures-not-read"
         assert faults(refused) == ["messages[0].images"]
+
+
+def test_call_of_the_model_belongs_to_the_trace_of_the_request(
+    desk: Desk, exporter: InMemorySpanExporter
+) -> None:
+    assert desk.ask(desk.person())[-1][0] == "done"
+    spans = trace_of(exporter.get_finished_spans(), "POST /api/assistant/stream")
+    assert "POST language model" in {one.name for one in spans}

@@ -3,44 +3,41 @@
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from blueprints.areas import AREAS
 from blueprints.http.application import build_app
 from marketplace.identity.models import Profile
 from marketplace.infra import outbox
 from marketplace.infra.settings import SettingsError
-from marketplace.infra.tracing.collector import OpenTelemetryTracer, configure_tracing
+from marketplace.infra.tracing.collector import configure_tracing
 from marketplace.infra.tracing.statements import name_statement
 from marketplace.kernel import queues
+from marketplace.kernel.errors import ProviderUnavailableError
+from marketplace.kernel.signals import RECORDER
 from marketplace.kernel.tracing import current_parent, span, use_tracer
 from marketplace.providers.client import ProviderClient
+from marketplace.providers.storage import S3ObjectStorage
 from marketplace.services import Services
 from tasks import dispatcher as dispatcher_module
 from tasks.dispatcher import Dispatcher
 from tests.support.faulty_servers import FaultyServer
-from tests.support.probes import assert_problem, changed
+from tests.support.probes import assert_problem, changed, closed_port
 from tests.support.purchases import NOW, make_product, make_shop
+from tests.support.spans import exporter, trace_of
+
+__all__ = ["exporter"]
 
 SECRET = f"secret{uuid4().hex}"
-
-
-@pytest.fixture
-def exporter() -> Iterator[InMemorySpanExporter]:
-    """The spans of this process."""
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    use_tracer(OpenTelemetryTracer(provider))
-    yield exporter
-    use_tracer(None)
 
 
 @pytest.fixture
@@ -53,12 +50,6 @@ def traced(exporter: InMemorySpanExporter, services: Services) -> Iterator[Servi
 
 def attributes(found: ReadableSpan) -> dict[str, Any]:
     return dict(found.attributes or {})
-
-
-def trace_of(spans: tuple[ReadableSpan, ...], name: str) -> list[ReadableSpan]:
-    """Return the spans of the trace whose root has a name."""
-    [root] = [one for one in spans if one.name == name and one.parent is None]
-    return [one for one in spans if one.context.trace_id == root.context.trace_id]
 
 
 def test_request_has_a_span_with_statements_and_cache_commands(
@@ -139,6 +130,48 @@ def test_wakeup_without_tracing_has_no_fourth_argument(
     row_id = uuid4()
     dispatcher.send_wakeup(queues.WEBHOOKS, "outbox", row_id)
     assert sent == [(queues.WEBHOOKS, "outbox", str(row_id))]
+
+
+def test_job_of_a_sweep_has_a_trace_of_its_own(
+    traced: Services, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep enqueues thousands of rows, which have different causes."""
+    dispatcher, sent = Dispatcher(traced), []
+    monkeypatch.setattr(dispatcher, "_free_capacity", lambda _queue: 1)
+    for queue in queues.NAMES:
+        monkeypatch.setitem(dispatcher._run_tasks, queue, lambda *arguments: sent.append(arguments))
+    with traced.database.transaction() as session:
+        early = datetime(2001, 1, 1, tzinfo=UTC)
+        row_id = outbox.enqueue(session, queue=queues.WEBHOOKS, topic="test.topic", payload={}, due_at=early)
+    with span("sweep"):
+        dispatcher.sweep_outbox(NOW)
+    assert (queues.WEBHOOKS, "outbox", str(row_id)) in sent
+    assert {len(arguments) for arguments in sent} == {3}
+    with traced.database.transaction() as session:
+        session.execute(delete(outbox.OutboxEvent).where(outbox.OutboxEvent.id == row_id))
+
+
+def test_statement_for_many_rows_has_one_span(traced: Services, exporter: InMemorySpanExporter) -> None:
+    with traced.database.transaction() as session:
+        exporter.clear()
+        session.connection().exec_driver_sql(
+            "UPDATE profiles SET name = name WHERE name = %(name)s", [{"name": SECRET}, {"name": "other"}]
+        )
+    [update] = [one for one in exporter.get_finished_spans() if one.name == "UPDATE profiles"]
+    assert SECRET not in update.to_json()
+
+
+def test_call_of_the_storage_has_a_span_and_a_duration(
+    services: Services, exporter: InMemorySpanExporter
+) -> None:
+    settings = replace(services.settings, s3_endpoint_url=f"http://127.0.0.1:{closed_port()}")
+    RECORDER.take()
+    with pytest.raises(ProviderUnavailableError):
+        S3ObjectStorage(settings).check_bucket("marketplace-private")
+    [call] = exporter.get_finished_spans()
+    assert call.name == "head_bucket object storage"
+    recorded = {key.label for key in RECORDER.take() if key.signal == "provider"}
+    assert recorded == {"object storage unavailable"}
 
 
 def test_provider_call_has_a_span_without_the_address(exporter: InMemorySpanExporter) -> None:

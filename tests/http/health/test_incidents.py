@@ -3,17 +3,18 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import delete, select
 
 from marketplace.audit.models import AuditLog
-from marketplace.health.incidents import SHOWN_AFTER_RESOLUTION, list_shown_incidents
+from marketplace.audit.operations import Act
+from marketplace.health.incidents import SHOWN_AFTER_RESOLUTION, add_incident_note, list_shown_incidents
 from marketplace.health.models import Incident, IncidentNote
 from marketplace.infra.db import Database
 from tests.support.probes import assert_problem, faults
-from tests.support.purchases import NOW
+from tests.support.purchases import NOW, make_person
 from tests.support.resource_usage import counted_statements
 from tests.support.shop_client import ShopClient, new_key
 from tests.support.threads import at_once
@@ -103,6 +104,20 @@ def test_incident_is_resolved_once_by_simultaneous_notes(
     assert sorted(at_once(resolve, range(3)), key=str) == [201, 409, 409]
 
 
+def test_later_request_that_commits_first_does_not_reopen_the_incident(
+    shop_client: ShopClient, admin: dict[str, str]
+) -> None:
+    incident_id = UUID(announce(shop_client, admin)["id"])
+    officer = shop_client.database.in_transaction(make_person, role="staff", staff_role="admin").id
+    for seconds, status in ((2, "monitoring"), (1, "resolved")):
+        act = Act("admin", NOW + timedelta(seconds=seconds), user_id=officer)
+        found = shop_client.database.in_transaction(
+            add_incident_note, incident_id=incident_id, status=status, message="A note.", act=act
+        )
+    assert found.status == "resolved"
+    assert [note.status for note in found.notes] == ["resolved", "monitoring", "investigating"]
+
+
 def test_repeated_announcement_with_same_key_creates_a_single_incident(
     shop_client: ShopClient, admin: dict[str, str]
 ) -> None:
@@ -130,7 +145,7 @@ def test_invalid_incidents_are_refused(shop_client: ShopClient, admin: dict[str,
     assert set(faults(answer)) == {"message", "status"}
 
 
-def test_others_announce_nothing(shop_client: ShopClient) -> None:
+def test_incidents_require_platform_permission(shop_client: ShopClient) -> None:
     for headers in (shop_client.buyer, shop_client.vendor, shop_client.officer("support")):
         assert_problem(shop_client.post(PATH, headers, INCIDENT), 403, "AUTH_FORBIDDEN")
         assert_problem(shop_client.get(PATH, headers), 403, "AUTH_FORBIDDEN")
@@ -172,10 +187,10 @@ class TestStatusPage:
         return answer.get_data(as_text=True)
 
     def test_page_shows_incidents_at_once(self, shop_client: ShopClient, admin: dict[str, str]) -> None:
-        assert "No incidents." in self.read(shop_client)
+        assert "No incidents in the last 7 days." in self.read(shop_client)
         announce(shop_client, admin)
         page = self.read(shop_client)
-        assert "Some parts have problems" in page
+        assert "Some features are slow or unavailable" in page
         assert "Transfers &lt;late&gt;" in page
         assert "Bank transfers arrive late." in page
         assert f"{NOW:%d %b %Y}" in page

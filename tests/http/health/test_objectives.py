@@ -23,7 +23,7 @@ def test_staff_read_all_objectives(client: FlaskClient, database: Database, bear
     }
 
 
-def test_others_read_no_objectives(client: FlaskClient, database: Database, bearer: Bearer) -> None:
+def test_objectives_require_staff(client: FlaskClient, database: Database, bearer: Bearer) -> None:
     buyer = database.in_transaction(make_person)
     assert_problem(client.get("/api/admin/slo", headers=bearer(buyer.id)), 403, "AUTH_FORBIDDEN")
     assert_problem(client.get("/api/admin/slo"), 401, "AUTH_UNAUTHORIZED")

@@ -198,7 +198,7 @@ class TestDiagnostic:
         asked = {name: server.requests for name, server in site.servers.items()}
         assert asked == {"gateway": 1, "sms_gateway": 1, "ai_model": 1, "object_storage": 2}
 
-    def test_hanging_provider_is_not_asked_again(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_hanging_check_is_not_started_twice(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("marketplace.health.probes.FRESH_SECONDS", 0.0)
         site.servers["gateway"].fault = "black-holed"
         client = site.client(probe_percent=SHORT_PERCENT)
@@ -206,7 +206,7 @@ class TestDiagnostic:
             assert client.get("/health").json["checks"]["gateway"]["status"] == "down"
         assert site.servers["gateway"].requests == 1
 
-    def test_gateway_and_model_decide_about_the_status(self, site: Site) -> None:
+    def test_model_fault_degrades_the_diagnostic(self, site: Site) -> None:
         body = site.diagnose(assistant_url="http://127.0.0.1:9")
         assert body["status"] == "degraded"
         assert "ai_model" in body["message"]
@@ -219,7 +219,7 @@ class TestDiagnostic:
 
 
 class TestReadiness:
-    def test_names_of_the_specification(self, site: Site) -> None:
+    def test_readiness_has_the_specified_keys(self, site: Site) -> None:
         answer = site.client().get("/health/readiness")
 
         assert answer.status_code == 200
@@ -248,7 +248,9 @@ class TestReadiness:
             ({"redis_url": "redis://127.0.0.1:9/0"}, {"redis"}),
         ],
     )
-    def test_database_and_cache_decide(self, site: Site, setting: dict[str, str], keys: set[str]) -> None:
+    def test_readiness_fails_without_database_or_cache(
+        self, site: Site, setting: dict[str, str], keys: set[str]
+    ) -> None:
         answer = site.client(**setting).get("/health/readiness")
         assert (answer.status_code, answer.json["status"]) == (503, "unhealthy")
         assert {name for name, check in answer.json["checks"].items() if check["status"] == "down"} == keys
