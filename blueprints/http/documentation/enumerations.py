@@ -226,6 +226,7 @@ _WORDS: dict[str, Iterable[str]] = {
     "ProbeStatus": ("ok", "operational", "degraded", "unavailable", "down"),
     "DependencyStatus": ("up", "degraded", "unavailable", "down"),
     "DiagnosticStatus": ("ok", "degraded"),
+    "ReadinessStatus": ("ready", "not_ready"),
     "DependencyReadinessStatus": ("healthy", "unhealthy"),
     "PlatformStatusWord": (*health.COMPONENT_STATUSES, health.MAINTENANCE),
     # Listings

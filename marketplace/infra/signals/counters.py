@@ -25,12 +25,12 @@ _INCREMENT = Script(
     return 1
     """
 )
+# The client sends a script again after a lost response. The mark makes the repeated call add nothing.
 _ADD = Script(
     """
     -- KEYS: buffer, list of batches, key of the new batch, totals, mark of this call
     -- ARGV: maximum number of fields, id of the new batch, prefix of the buffer's fields, whether to add to the totals,
     --   then fields and numbers
-    -- The client sends the call again after a lost response.
     if not redis.call('SET', KEYS[5], 1, 'NX', 'EX', 60) then
       return 0
     end
@@ -47,11 +47,11 @@ _ADD = Script(
     return 1
     """
 )
+# A repeated call must not overwrite the batch of the first call.
 _CLOSE_BATCH = Script(
     """
     -- KEYS: buffer, list of batches, key of the new batch
     -- ARGV: id of the new batch, maximum number of returned batches
-    -- The client sends the call again after a lost response. The batch must not be overwritten then.
     if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('EXISTS', KEYS[3]) == 0 then
       redis.call('RENAME', KEYS[1], KEYS[3])
       redis.call('RPUSH', KEYS[2], ARGV[1])

@@ -143,7 +143,7 @@ def test_budget_state_is_exact_at_the_bounds(objective: str, bad: int, total: in
     assert report.state == state
 
 
-def test_oldest_partial_day_shows_the_budget_after_its_events(database: Database) -> None:
+def test_oldest_partial_day_shows_the_budget_after_the_events(database: Database) -> None:
     first = HOUR - timedelta(days=30) + timedelta(hours=1)
     store(database, "availability", first, good=9_910, bad=90)
     store(database, "availability", HOUR, good=90_000)

@@ -132,7 +132,7 @@ def test_wakeup_without_tracing_has_no_fourth_argument(
     assert sent == [(queues.WEBHOOKS, "outbox", str(row_id))]
 
 
-def test_job_of_a_sweep_has_a_trace_of_its_own(
+def test_job_of_a_sweep_has_a_separate_trace(
     traced: Services, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sweep enqueues thousands of rows, which have different causes."""
@@ -151,7 +151,7 @@ def test_job_of_a_sweep_has_a_trace_of_its_own(
         session.execute(delete(outbox.OutboxEvent).where(outbox.OutboxEvent.id == row_id))
 
 
-def test_statement_for_many_rows_has_one_span(traced: Services, exporter: InMemorySpanExporter) -> None:
+def test_statement_for_many_rows_has_a_single_span(traced: Services, exporter: InMemorySpanExporter) -> None:
     with traced.database.transaction() as session:
         exporter.clear()
         session.connection().exec_driver_sql(
