@@ -137,12 +137,11 @@ class MetricsCollector(Collector):
     def _collect(self) -> Iterator[Metric]:
         up = GaugeMetricFamily(f"{PREFIX}_up", "Whether a server answers.", labels=["server"])
         try:
-            totals: Totals = read_totals(self._cache)
+            yield from render_totals(read_totals(self._cache))
             up.add_metric(["cache"], 1)
         except CacheDownError:
-            totals = {}
+            # A counter that falls to 0 and returns looks like a burst to ``increase``, so no counter is better.
             up.add_metric(["cache"], 0)
-        yield from render_totals(totals)
         try:
             with self._database.reading() as session:
                 yield from self._collect_states(session, now=self._clock())

@@ -154,6 +154,9 @@ def test_missing_servers_are_reported_and_the_rest_is_served(database: Database,
     found = scrape(database, no_cache)
     assert (found["marketplace_up", ("cache",)], found["marketplace_up", ("database",)]) == (0, 1)
     assert ("marketplace_queue_oldest_seconds", ("webhooks",)) in found
+    assert not any(name.endswith("_total") for name, _ in found), (
+        "a counter that falls to 0 would fake a burst"
+    )
     assert scrape(gone, no_cache)["marketplace_up", ("cache",)] == 0
 
 
