@@ -43,7 +43,7 @@ class IncidentReport:
 
     @property
     def status(self) -> str:
-        """The status of the latest note."""
+        """The status of the latest note, or ``resolved`` after the resolution."""
         return RESOLVED if self.incident.resolved_at is not None else self.notes[0].status
 
 

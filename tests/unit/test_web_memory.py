@@ -1,6 +1,7 @@
 """Memory of web processes: no large libraries that requests seldom need, and pages shared with the master."""
 
 import gc
+import os
 import runpy
 import subprocess
 import sys
@@ -50,3 +51,22 @@ def test_collections_in_workers_leave_the_objects_of_the_master_alone() -> None:
         assert gc.get_freeze_count() > 10_000
     finally:
         gc.unfreeze()
+
+
+def test_worker_measures_the_clock_before_the_first_request(environment: dict[str, str]) -> None:
+    """A liveness probe must not wait for a database that hangs."""
+    program = (
+        "import runpy; from types import SimpleNamespace; from wsgi import services;"
+        "runpy.run_path('gunicorn.conf.py')['post_worker_init'](SimpleNamespace(alive=True));"
+        "print(services.clock._was_measured)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=PROJECT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "True"

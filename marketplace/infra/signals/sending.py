@@ -52,9 +52,9 @@ def send_counts(cache: Cache, *, minute: int, recorder: Recorder = RECORDER) -> 
 
 
 def _split(counts: Mapping[Key, int]) -> Iterator[dict[Key, int]]:
-    """Split counts into parts for a command each, apart those with words of clients."""
-    for has_words in (False, True):
-        keys = [key for key in counts if (key.signal in CLIENT_LABELLED) is has_words]
+    """Split counts into parts for a command each. No part mixes ``CLIENT_LABELLED`` with other signals."""
+    for is_client_labelled in (False, True):
+        keys = [key for key in counts if (key.signal in CLIENT_LABELLED) is is_client_labelled]
         for start in range(0, len(keys), _MAX_FIELDS_PER_CALL):
             yield {key: counts[key] for key in keys[start : start + _MAX_FIELDS_PER_CALL]}
 

@@ -1,6 +1,7 @@
 """Connections to the cache: reuse, and replacement of closed connections."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import redis
@@ -104,3 +105,14 @@ def test_own_timeout_overrides_the_default_timeout_of_the_client(client: redis.R
     """The client's default time-out of two seconds would be long enough for a reply."""
     with pytest.raises(redis.TimeoutError):
         LeanRedisClient(client, answer_timeout_seconds=0.05).send("BLPOP", "wire:nothing", 1)
+
+
+def test_connection_that_another_thread_takes_first_is_replaced(wire: LeanRedisClient) -> None:
+    class Emptied(list[Any]):
+        """A list that another thread empties after the check."""
+
+        def __bool__(self) -> bool:
+            return True
+
+    wire._idle = Emptied()
+    assert wire.send("PING") == b"PONG"
