@@ -27,8 +27,8 @@ STATUS_HEADLINES = {
 }
 STATUS_ADVICE = {
     "operational": "",
-    "degraded": "Try again later if something does not work. Your orders and your money are safe.",
-    "down": "We are restoring the service. Your orders and your money are safe. Try again later.",
+    "degraded": "Try again later if something does not work.",
+    "down": "We are restoring the service. Try again later.",
     "maintenance": "We are working on the marketplace. Try again later.",
 }
 PLANNED_END = "Planned end: {time}."
