@@ -52,10 +52,10 @@ def serve_metrics(host: str, port: int) -> None:
         raise CommandFailedError(
             f"Cannot listen on {host}:{port}: {error.strerror}. Change --host or --port."
         ) from error
-    click.echo(f"Serving metrics at http://{host}:{port}/metrics. Ctrl-C ends the command.")
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_arguments: stopped.set())
+    click.echo(f"Serving metrics at http://{host}:{port}/metrics. Ctrl-C ends the command.")
     stopped.wait()
     server.shutdown()
     thread.join()
