@@ -78,21 +78,21 @@ ERR_API_SPIKE = AlertTexts(
 DB_POOL_SATURATED = AlertTexts(
     subject="the connection pools",
     meaning=(
-        "More than 85 % of the database connections of all processes were in use for three minutes."
-        " Requests soon wait for a connection and end with 503."
+        "For three minutes, more than 85 % of the database connections of all processes were in use, or each minute had"
+        " time-outs of the wait for a connection. Such requests end with 503."
     ),
     first_step=(
         "1. Read the slowest statements in the facts. 2. Find long transactions in `pg_stat_activity`, and end the"
         " cause. 3. If the load is genuine, start more processes, or raise `DATABASE_POOL_SIZE` within the server's"
         " `max_connections`."
     ),
-    resolution="Ends when at most 85 % of the connections are in use for three minutes.",
+    resolution="Ends with a minute without time-outs in which at most 85 % of the connections are in use.",
 )
 PAYMENT_WEBHOOK_FAIL = AlertTexts(
     subject="webhooks of a provider",
     meaning=(
         "More than five webhooks in five minutes had a wrong signature. Addresses that send many are barred."
-        " Either the signing secret has changed, or a stranger sends forged events."
+        " Either the signing secret has changed, or an unknown sender forges events."
     ),
     first_step=(
         "1. Compare the signing secret in the provider's dashboard with `GATEWAY_SECRET_KEY` or"

@@ -165,6 +165,25 @@ def burn_alert(objective: str, window: str, severity: str) -> dict[str, Any]:
             "DB_POOL_SATURATED",
             [],
         ),
+        (
+            "time-outs of waits for an idle pool",
+            [
+                {"series": 'marketplace_database_pool_samples_total{state="used"}', "values": "0+1x9"},
+                {"series": 'marketplace_database_pool_samples_total{state="maximum"}', "values": "0+100x9"},
+                {"series": 'marketplace_database_pool_samples_total{state="timeouts"}', "values": "0+1x9"},
+            ],
+            9,
+            "DB_POOL_SATURATED",
+            [
+                {
+                    "exp_labels": {"severity": "SEV-2"},
+                    "exp_annotations": {
+                        "summary": "The database connections are almost used up",
+                        "description": ALERT_KINDS["DB_POOL_SATURATED"].texts.first_step,
+                    },
+                }
+            ],
+        ),
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) and " " in value else None,
 )

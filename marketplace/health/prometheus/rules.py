@@ -77,11 +77,11 @@ def _monitor_alerts() -> Iterator[Rule]:
         f'sum(increase({_EVENTS}{{objective="error_rate"{more}}}[5m]))' for more in (',outcome="bad"', "")
     )
     yield _alert("ERR_API_SPIKE", f"{errors} > {MAX_ERROR_RATE} * {requests} and {errors} >= {MIN_ERRORS}")
-    used, maximum = (
+    used, maximum, timeouts = (
         f'sum(rate({PREFIX}_database_pool_samples_total{{state="{state}"}}[1m]))'
-        for state in ("used", "maximum")
+        for state in ("used", "maximum", "timeouts")
     )
-    yield _alert("DB_POOL_SATURATED", f"{used} / {maximum} > {MAX_POOL_USE}", lasts="3m")
+    yield _alert("DB_POOL_SATURATED", f"{used} / {maximum} > {MAX_POOL_USE} or {timeouts} > 0", lasts="3m")
     yield _alert(
         "PAYMENT_WEBHOOK_FAIL", f"sum(increase({PREFIX}_webhooks_rejected_total[5m])) > {MAX_REJECTIONS}"
     )
